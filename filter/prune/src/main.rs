@@ -124,23 +124,62 @@ fn check(module: &Module) -> anyhow::Result<()> {
     if !lost.is_empty() {
         bail!("it lacks the exports {lost:?}");
     }
-    let foreign: Vec<String> = module
-        .imports
-        .iter()
-        .map(|import| format!("{}.{}", import.module, import.name))
+    let foreign: Vec<String> = imports(module)
         .filter(|name| !IMPORTS.contains(&name.as_str()))
         .filter(|name| !IMPORTS_OF_THE_SDK.contains(&name.as_str()))
         .collect();
     if !foreign.is_empty() {
         bail!("it imports {foreign:?}, which is not on the list of what a host must give");
     }
+    let imports: Vec<String> = imports(module).collect();
+    let unused = IMPORTS
+        .iter()
+        .filter(|name| !imports.iter().any(|import| import == *name));
+    let unused: Vec<_> = unused.collect();
+    if !unused.is_empty() {
+        bail!("it does not import {unused:?}, which the list and its reasons still have");
+    }
     Ok(())
+}
+
+/// Imports of a module, as `module.name`.
+fn imports(module: &Module) -> impl Iterator<Item = String> {
+    let imports = module.imports.iter();
+    imports.map(|import| format!("{}.{}", import.module, import.name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use walrus::FunctionBuilder;
+
+    /// The page that says of each export and import why it is there.
+    const PAGE: &str = include_str!("../../../docs/design-proxy.md");
+
+    /// The names in the first cells of the page's table whose first column is `column`.
+    fn documented(column: &str) -> Vec<&'static str> {
+        let (_, table) = PAGE.split_once(&format!("| {column} | called |")).unwrap();
+        let rows = table
+            .lines()
+            .skip(2)
+            .take_while(|line| line.starts_with("| `"));
+        let names = rows.map(|row| row.split('`').nth(1).unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn the_reason_of_each_export_and_import_is_documented() {
+        assert_eq!(documented("export"), EXPORTS);
+        let mut imports: Vec<&str> = IMPORTS
+            .iter()
+            .map(|name| name.split('.').nth(1).unwrap())
+            .collect();
+        imports.sort_unstable();
+        assert_eq!(documented("import"), imports);
+        assert_eq!(IMPORTS_OF_THE_SDK.len(), 15, "the page says fifteen");
+    }
 
     fn module(exports: &[&str], imports: &[(&str, &str)]) -> Module {
         let mut module = Module::default();
@@ -160,9 +199,14 @@ mod tests {
         module
     }
 
+    fn all_imports() -> Vec<(&'static str, &'static str)> {
+        let all = IMPORTS.iter().map(|name| name.split_once('.').unwrap());
+        all.collect()
+    }
+
     #[test]
     fn unneeded_exports_go_and_take_their_imports_along() {
-        let mut module = module(EXPORTS, &[]);
+        let mut module = module(EXPORTS, &all_imports());
         let ty = module.types.add(&[], &[]);
         let (call, _) = module.add_import_func("env", "proxy_new_call", ty);
         let mut builder = FunctionBuilder::new(&mut module.types, &[], &[]);
@@ -176,13 +220,22 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_import_or_a_lost_export_is_named() {
-        let foreign = module(EXPORTS, &[("__wbindgen_placeholder__", "x")]);
+    fn a_foreign_or_an_unused_import_and_a_lost_export_are_named() {
+        let mut imports = all_imports();
+        let foreign = module(
+            EXPORTS,
+            &[&imports[..], &[("__wbindgen_placeholder__", "x")]].concat(),
+        );
         let message = check(&foreign).unwrap_err().to_string();
         assert!(message.contains("__wbindgen_placeholder__.x"), "{message}");
 
-        let lost = module(&EXPORTS[1..], &[]);
+        let lost = module(&EXPORTS[1..], &imports);
         let message = check(&lost).unwrap_err().to_string();
         assert!(message.contains("_initialize"), "{message}");
+
+        imports.retain(|(_, name)| *name != "proxy_log");
+        let unused = module(EXPORTS, &imports);
+        let message = check(&unused).unwrap_err().to_string();
+        assert!(message.contains("proxy_log"), "{message}");
     }
 }
