@@ -351,6 +351,12 @@ soak-asan *ARGS: _setup-etcd _setup-envoy build
     cargo build {{ native }} --release --bin tollgate --bin soak
     tests/asan/soak.sh {{ target }} {{ target }}/release/soak "$@"
 
+# Count the operations of the wasm filter and its baselines by callback, in an interpreter; `functions` also says in which functions
+[positional-arguments]
+bench-instructions *ARGS: build
+    # Counts do not depend on the profile, and this one is compiled already.
+    cargo bench {{ native }} --profile dev --bench instructions -- "$@"
+
 # Measure a coordinator's start and memory with 10 000 groups and 100 000 attachments
 bench-load:
     cargo test {{ native }} --release --test command -- --nocapture load::

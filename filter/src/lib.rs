@@ -59,5 +59,6 @@ mod entry {
         // Also sets the panic hook, which logs before the trap.
         proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Info);
         proxy_wasm::set_root_context(|context| Box::new(crate::plugin::Root::new(context)));
+        proxy_wasm::set_http_context(crate::plugin::stream);
     }}
 }

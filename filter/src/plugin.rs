@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
-use proxy_wasm::types::{Action, ContextType};
+use proxy_wasm::types::Action;
 use tollgate_engine::{Decision, Identity, Refusal};
 
 use crate::binding::Binding;
@@ -24,6 +24,9 @@ type Shared = Rc<RefCell<Worker<Envoy>>>;
 thread_local! {
     static WORKERS: RefCell<BTreeMap<(String, String), Shared>> =
         const { RefCell::new(BTreeMap::new()) };
+    /// Configurations in use, with their root contexts. There are few; the SDK would find a root by a hash,
+    /// twice for each stream.
+    static PLUGINS: RefCell<Vec<(u32, Rc<Plugin>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A root context: one configuration in one VM.
@@ -82,8 +85,9 @@ impl Root {
         }
     }
 
-    /// Leaves the worker, which may have a stream of this root.
+    /// Leaves the worker, which may have a stream of this root, and has no more streams made.
     fn leave(&mut self) {
+        change_plugins(|plugins| plugins.retain(|(root, _)| *root != self.context));
         if let Some(plugin) = self.plugin.take()
             && let Ok(mut worker) = plugin.worker.try_borrow_mut()
         {
@@ -151,7 +155,10 @@ impl RootContext for Root {
                 if let Ok(mut worker) = plugin.worker.try_borrow_mut() {
                     worker.add_root(self.context);
                 }
-                self.plugin = Some(Rc::new(plugin));
+                let plugin = Rc::new(plugin);
+                let known = (self.context, Rc::clone(&plugin));
+                change_plugins(|plugins| plugins.push(known));
+                self.plugin = Some(plugin);
             }
             Err(error) => {
                 reject(&error);
@@ -168,21 +175,6 @@ impl RootContext for Root {
             worker.handle_tick();
             self.adjust_period(plugin, &worker);
         }
-    }
-
-    fn create_http_context(&self, context: u32) -> Option<Box<dyn HttpContext>> {
-        Some(match &self.plugin {
-            Some(plugin) => Box::new(Stream {
-                plugin: Rc::clone(plugin),
-                context,
-                known: false,
-            }),
-            None => Box::new(Unconfigured),
-        })
-    }
-
-    fn get_type(&self) -> Option<ContextType> {
-        Some(ContextType::HttpContext)
     }
 }
 
@@ -260,6 +252,32 @@ impl Context for Unconfigured {}
 impl HttpContext for Unconfigured {}
 
 // === free functions ===
+
+/// Makes the context of a stream of the root context `root`.
+pub(crate) fn stream(context: u32, root: u32) -> Box<dyn HttpContext> {
+    let plugin = PLUGINS.with(|plugins| {
+        let plugins = plugins.try_borrow().ok()?;
+        let (_, plugin) = plugins.iter().find(|(known, _)| *known == root)?;
+        Some(Rc::clone(plugin))
+    });
+    match plugin {
+        Some(plugin) => Box::new(Stream {
+            plugin,
+            context,
+            known: false,
+        }),
+        None => Box::new(Unconfigured),
+    }
+}
+
+/// Changes the configurations in use; contexts are never entered while another one does.
+fn change_plugins(change: impl FnOnce(&mut Vec<(u32, Rc<Plugin>)>)) {
+    PLUGINS.with(|plugins| {
+        if let Ok(mut plugins) = plugins.try_borrow_mut() {
+            change(&mut plugins);
+        }
+    });
+}
 
 /// The VM's worker for the coordinators of `config`.
 fn worker(config: &Config) -> Result<Shared, HostError> {

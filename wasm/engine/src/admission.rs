@@ -125,15 +125,26 @@ impl Admission {
         }
     }
 
-    /// Counts the attempts of a request that has come.
+    /// Counts the attempts of a request that has come. Returns whether all its token caches suffice.
     #[inline]
-    pub(crate) fn count(&mut self, request: &Request) {
+    pub(crate) fn count(&mut self, request: &Request) -> bool {
+        let (attempts, cost) = (request.attempts(), request.cost);
+        let mut is_cached = true;
         for target in request.targets() {
-            self.count_attempts_of(*target, request.attempts());
+            // One look at each entry: most requests need no other but that of `spend`.
+            let Some(entry) = entry(&mut self.tables, *target) else {
+                is_cached = false;
+                continue;
+            };
+            is_cached &= entry.meters.is_none() && entry.cache.left() >= cost;
+            entry.attempts = entry.attempts.saturating_add(attempts);
+            if !entry.queued {
+                self.enqueue(*target);
+            }
         }
+        is_cached
     }
 
-    #[inline]
     pub(crate) fn count_attempts_of(&mut self, target: Target, attempts: u32) {
         let Some(entry) = entry(&mut self.tables, target) else {
             return;
@@ -144,28 +155,9 @@ impl Admission {
         }
     }
 
-    /// Spends tokens of the worker's own if all caches of a request suffice. False if not: then
-    /// nothing was spent.
+    /// Spends tokens of the worker's own for a request whose caches suffice.
     #[inline]
-    pub(crate) fn take_cached(&mut self, request: &Request) -> bool {
-        let cost = request.cost;
-        for target in request.targets() {
-            if !self.is_cached(*target, cost) {
-                return false;
-            }
-        }
-        self.spend(request);
-        true
-    }
-
-    #[inline]
-    fn is_cached(&mut self, target: Target, cost: Tokens) -> bool {
-        let entry = entry(&mut self.tables, target);
-        entry.is_some_and(|entry| entry.meters.is_none() && entry.cache.left() >= cost)
-    }
-
-    #[inline]
-    fn spend(&mut self, request: &Request) {
+    pub(crate) fn spend(&mut self, request: &Request) {
         for target in request.targets() {
             if let Some(entry) = entry(&mut self.tables, *target) {
                 entry.cache.take(request.cost);
@@ -173,7 +165,13 @@ impl Admission {
         }
     }
 
+    fn is_cached(&mut self, target: Target, cost: Tokens) -> bool {
+        let entry = entry(&mut self.tables, target);
+        entry.is_some_and(|entry| entry.meters.is_none() && entry.cache.left() >= cost)
+    }
+
     /// Queues an entry that has something to report to the shared table.
+    #[cold]
     fn enqueue(&mut self, target: Target) {
         let round = self.rounds;
         let entry = entry(&mut self.tables, target);

@@ -164,9 +164,10 @@ impl<H: Host> Engine<H> {
         request: &mut Request,
         max_wait: impl FnOnce() -> Option<Duration>,
     ) -> Decision {
-        self.admission.count(request);
+        let is_cached = self.admission.count(request);
         let is_behind = self.is_behind_pending(request);
-        if !is_behind && self.admission.take_cached(request) {
+        if is_cached && !is_behind {
+            self.admission.spend(request);
             self.process.stats.allowed.add_one();
             self.open_stream(request);
             return Decision::Admit;

@@ -25,6 +25,7 @@ mod config;
 mod decision;
 mod effect;
 mod engine;
+mod equal;
 mod host;
 mod lease_sync;
 mod own_slots;

@@ -12,6 +12,7 @@ use tollgate_core::token_cache::TokenCache;
 use tollgate_core::units::{Capacity, Instant, Tokens};
 
 use super::meters::Meters;
+use crate::equal::equal;
 use crate::refusal::{Denial, LimitStatus};
 
 /// Entries that are looked at for eviction when a new one needs room.
@@ -142,7 +143,7 @@ impl Scopes {
     /// The entry of `key`, as an index that stays good until the entry is evicted.
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
-        let same = |index: &u32| self.get(*index).is_some_and(|entry| *entry.key == *key);
+        let same = |index: &u32| self.get(*index).is_some_and(|entry| equal(&entry.key, key));
         self.table.find(self.hash(key), same).copied()
     }
 

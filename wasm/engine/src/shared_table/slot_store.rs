@@ -6,6 +6,7 @@ use tollgate_core::client::ScopeState;
 
 use super::TableError;
 use super::codec;
+use crate::equal::equal;
 use crate::host::{ABSENT, Cas, Host, HostError, Written};
 use crate::own_slots::Slot;
 
@@ -79,7 +80,8 @@ impl<H: Host> SlotStore<'_, H> {
             let (scope, mut state) = codec::decode_slot(&bytes).ok_or(TableError::Gone)?;
             let result = change(scope, &mut state);
             let changed = codec::encode_slot(scope, &state);
-            if changed == bytes || self.host.shared_set(&key, &changed, cas)? == Written::Stored {
+            let is_same = equal(&changed, &bytes);
+            if is_same || self.host.shared_set(&key, &changed, cas)? == Written::Stored {
                 return Ok(result);
             }
         }
