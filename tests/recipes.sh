@@ -23,7 +23,7 @@ for name in bin/cargo target/demo/tollgate-prune target/demo/demo target/release
 done
 
 given=("two words" "it's \"quoted\"" '$HOME' '')
-for recipe in demo bench bench-proxy bench-coordinator attack; do
+for recipe in demo bench bench-proxy bench-coordinator bench-instructions attack; do
     PATH="$work/bin:$PATH" CARGO_TARGET_DIR="$work/target" "$just" --quiet --no-deps "$recipe" "${given[@]}"
     diff <(printf '%s\n' "${given[@]}") <(tail -n ${#given[@]} "$work/arguments") ||
         fail "\`just $recipe\` hands other arguments over than it was given"
