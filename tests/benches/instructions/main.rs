@@ -97,7 +97,9 @@ fn print_table(profiles: &[(&str, Profile)]) {
     for (at, callback) in CALLBACKS.into_iter().enumerate() {
         row(&format!("`{callback}`"), &|profile| {
             let of = |cost: &Cost| each(cost.operations(), profile.plain);
-            profile.callbacks[at].as_ref().map_or("–".to_owned(), of)
+            profile.callbacks[at]
+                .as_ref()
+                .map_or_else(|| "–".to_owned(), of)
         });
     }
     row("**a request from the token cache**", &|profile| {
