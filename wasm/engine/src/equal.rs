@@ -23,7 +23,8 @@ mod tests {
         let bytes: Vec<u8> = (0..40).collect();
         for len in 0..bytes.len() {
             let one = &bytes[..len];
-            assert!(equal(one, &one.to_vec()));
+            let copy = one.to_vec();
+            assert!(equal(one, &copy));
             assert!(!equal(one, &bytes[..len + 1]));
             assert!(!equal(&bytes[..len + 1], one));
             for at in 0..len {
