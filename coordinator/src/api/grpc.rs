@@ -12,11 +12,9 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::clock::Clock;
-use crate::leases::driver::DriverError;
 use crate::leases::metrics::{LeaseMetrics, RefreshFault};
 use crate::leases::nudges::{NODE, Watcher};
 use crate::leases::router::{CallContext, RouteError, Router};
-use crate::leases::shards::MastershipError;
 use crate::net::connections::ConnectionEnd;
 use crate::observe::trace;
 use crate::wire::{CALL_LEN_MAX, LeaseService, LeaseServiceServer};
@@ -178,9 +176,7 @@ impl CallError {
     fn fault(&self) -> RefreshFault {
         match self {
             Self::Field(_) => RefreshFault::Invalid,
-            Self::Route(RouteError::Mastership(MastershipError::Driver(DriverError::Busy))) => {
-                RefreshFault::Busy
-            }
+            Self::Route(error) if error.is_busy() => RefreshFault::Busy,
             Self::Route(_) => RefreshFault::NoMaster,
         }
     }

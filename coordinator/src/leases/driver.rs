@@ -28,7 +28,6 @@ mod parent;
 mod settings;
 mod tally;
 
-pub use self::derived::{DeriveRequest, DerivedAnswer, DerivedAnswers, DerivedCall};
 pub use self::error::{DriverError, LeaseError};
 use self::event::DriverEvent;
 pub use self::handle::DriverHandle;

@@ -7,7 +7,7 @@ use tollgate_core::limit::{self, Limit};
 use tollgate_proto::{doorman as wire, number};
 
 use super::ask::ResourceAsk;
-use crate::leases::driver::DerivedAnswer;
+use crate::leases::derived::DerivedAnswer;
 
 /// The shortest refresh interval that Doorman's clients can be told.
 const REFRESH_MIN_S: i64 = 1;

@@ -14,11 +14,10 @@
 
 use std::time::Duration;
 
-use tollgate_core::lease::{ClientRun, Demand, LeaseRequest, ResourceId};
-use tollgate_core::resource::Resource;
-use tollgate_core::units::{Capacity, Instant};
+use tollgate_core::lease::{Demand, LeaseRequest, ResourceId};
+use tollgate_core::units::Capacity;
 
-use crate::leases::driver::DeriveRequest;
+use crate::leases::derived::{DeriveRequest, KnownClient};
 
 /// Lease that a client says it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,19 +47,13 @@ const CORRECTION: Duration = Duration::from_millis(250);
 // === impl DoormanAsk ===
 
 impl DeriveRequest for DoormanAsk {
-    fn derive(
-        &self,
-        now: Instant,
-        client: &ClientRun,
-        resource: Option<&Resource>,
-    ) -> LeaseRequest {
-        let Some((resource, known)) =
-            resource.and_then(|resource| Some((resource, resource.client_snapshot(now, client)?)))
-        else {
+    fn derive(&self, client: Option<&KnownClient>) -> LeaseRequest {
+        let Some(client) = client else {
             return self.request(0);
         };
+        let known = &client.state;
         let next = known.sequence.saturating_add(1);
-        if now < resource.learning_until() {
+        if client.is_learning {
             return self.request(next);
         }
         let granted = known.granted;

@@ -6,7 +6,7 @@ use tollgate_core::lease::{ClientId, ClientRun};
 
 use super::answer::Answered;
 use super::ask::ResourceAsk;
-use crate::leases::driver::{DeriveRequest, DerivedCall, LeaseError};
+use crate::leases::derived::{DeriveRequest, DerivedCall, LeaseError};
 use crate::leases::router::{CallContext, RemoteMaster, RouteError, Router, each};
 use crate::leases::shards::Mastership;
 use crate::observe::trace;

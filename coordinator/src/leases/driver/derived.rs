@@ -1,45 +1,15 @@
-//! Calls with requests that an adapter derives from the lease table, for protocols that say less
-//! than ours.
+//! Answers to calls whose requests are derived from the lease table.
 
-use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::lease::{Answer, ClientRun, LeaseRequest, ResourceId};
-use tollgate_core::limit::Limit;
+use tollgate_core::lease::{ClientRun, ResourceId};
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Instant;
 
 use super::{Driver, LeaseError, check_home, terms};
-
-/// Derivation of a request from the state of its resource.
-pub trait DeriveRequest: fmt::Debug + Send {
-    /// Returns the request of `client` for `resource`, which is none if it has no clients.
-    fn derive(&self, now: Instant, client: &ClientRun, resource: Option<&Resource>)
-    -> LeaseRequest;
-}
-
-/// A call for several resources.
-#[derive(Debug)]
-pub struct DerivedCall {
-    /// The client.
-    pub client: ClientRun,
-    /// The requests; a resource may be here twice.
-    pub requests: Vec<(ResourceId, Box<dyn DeriveRequest>)>,
-}
-
-/// Answer to one request of a call.
-#[derive(Clone, Debug)]
-pub struct DerivedAnswer {
-    /// The answer.
-    pub answer: Answer,
-    /// The limit behind it.
-    pub limit: Limit,
-    /// Number of clients between which the capacity is divided.
-    pub subclients: u64,
-}
-
-/// Results of a call's requests, in order.
-pub type DerivedAnswers = Vec<Result<DerivedAnswer, LeaseError>>;
+use crate::leases::derived::{
+    DeriveRequest, DerivedAnswer, DerivedAnswers, DerivedCall, KnownClient,
+};
 
 // === impl Driver ===
 
@@ -82,7 +52,9 @@ impl Driver {
                 subclients: 1,
             });
         };
-        let request = request.derive(now, client, self.server.resource(resource));
+        let state = self.server.resource(resource);
+        let known = state.and_then(|state| KnownClient::of(now, client, state));
+        let request = request.derive(known.as_ref());
         let answer = self
             .server
             .handle_refresh(now, client, resource, &request, &terms)?;

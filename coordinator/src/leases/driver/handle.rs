@@ -10,9 +10,9 @@ use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;
 
-use super::derived::{DerivedAnswers, DerivedCall};
 use super::event::DriverEvent;
 use super::{Driver, DriverError};
+use crate::leases::derived::{DerivedAnswers, DerivedCall};
 
 /// Events that wait for the driver. A bulk call takes about a millisecond, so a full queue is
 /// already later than a client waits.

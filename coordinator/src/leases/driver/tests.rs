@@ -4,13 +4,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tollgate_core::lease::{Epoch, LeaseRequest};
 use tollgate_core::lease_server::Bounds;
-use tollgate_core::resource::Resource;
 use tollgate_core::units::Capacity;
 
 use super::handle::{BULK_CALLS, BULK_CALLS_HELD, BULK_LEN, QUEUE_LEN, QUEUE_WAIT};
 use super::*;
 use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::leases::derived::{DeriveRequest, DerivedCall, KnownClient};
 
 /// A driver that lends at once, and a handle to it.
 pub(super) fn driver() -> (Driver, DriverHandle) {
@@ -102,7 +102,7 @@ async fn a_small_call_waits_for_few_bulk_calls_and_few_of_these_wait() {
 struct Nothing;
 
 impl DeriveRequest for Nothing {
-    fn derive(&self, _: Instant, _: &ClientRun, _: Option<&Resource>) -> LeaseRequest {
+    fn derive(&self, _: Option<&KnownClient>) -> LeaseRequest {
         LeaseRequest::new(1, Capacity::ZERO, Capacity::ZERO)
     }
 }

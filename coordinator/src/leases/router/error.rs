@@ -9,6 +9,7 @@ use tollgate_proto::request::ScopeRefresh;
 use tollgate_proto::response::{ScopeAnswer, ScopeError};
 use tonic::Code;
 
+use crate::leases::driver::DriverError;
 use crate::leases::shards::MastershipError;
 
 /// Reason for which a shard did not answer.
@@ -43,6 +44,15 @@ pub enum RouteError {
         /// The master's or the transport's error.
         cause: String,
     },
+}
+
+// === impl RouteError ===
+
+impl RouteError {
+    /// Returns whether this node has too much to do.
+    pub(crate) fn is_busy(&self) -> bool {
+        *self == Self::Mastership(MastershipError::Driver(DriverError::Busy))
+    }
 }
 
 // === free functions ===

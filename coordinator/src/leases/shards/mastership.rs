@@ -10,7 +10,8 @@ use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;
 
 use crate::cluster::election::Term;
-use crate::leases::driver::{DerivedAnswers, DerivedCall, DriverError, DriverHandle};
+use crate::leases::derived::{DerivedAnswers, DerivedCall};
+use crate::leases::driver::{DriverError, DriverHandle};
 
 /// A shard of which this node is master, with its driver.
 #[derive(Clone, Debug)]

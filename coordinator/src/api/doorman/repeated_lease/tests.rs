@@ -1,6 +1,7 @@
-use tollgate_core::lease::{Answer, ClientId, Epoch, Unit};
+use tollgate_core::lease::{Answer, ClientId, ClientRun, Epoch, Unit};
 use tollgate_core::lease_server::{Bounds, LeaseServer, Start, Terms};
 use tollgate_core::limit::{Limit, Part};
+use tollgate_core::units::Instant;
 
 use super::*;
 
@@ -47,7 +48,8 @@ impl Fleet {
             demand: Demand::of(Capacity::from_whole(wants)),
         };
         let resource = self.server.resource(&self.resource);
-        let request = ask.derive(self.now, &client, resource);
+        let known = resource.and_then(|resource| KnownClient::of(self.now, &client, resource));
+        let request = ask.derive(known.as_ref());
         let terms = Terms::of(&self.limit);
         let answer =
             self.server
