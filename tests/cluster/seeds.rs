@@ -1,6 +1,5 @@
 //! Runs of many seeds, each with a fault schedule of its own.
 
-use std::env;
 use std::ops::Range;
 use std::panic;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tollgate_tests::conditions::{INCONCLUSIVE, lost};
 use tollgate_tests::load::{Flow, Load, sum};
 use tollgate_tests::record::Record;
 use tollgate_tests::relay::Relay;
+use tollgate_tests::seeds::chosen;
 use tollgate_tests::wait;
 
 use crate::fault::Fault;
@@ -75,18 +75,9 @@ fn failure(seed: u64) -> Option<String> {
     Some(message)
 }
 
-/// The seed in `TOLLGATE_SEED` alone, else those in `TOLLGATE_SEEDS`, written `30` or `10..30`.
+/// Seeds to play.
 pub(crate) fn seeds() -> Range<u64> {
-    let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
-    let number = |text: &str| -> u64 { text.parse().expect("a whole number of seeds") };
-    match (variable("TOLLGATE_SEED"), variable("TOLLGATE_SEEDS")) {
-        (Some(seed), _) => number(&seed)..number(&seed) + 1,
-        (None, Some(seeds)) => match seeds.split_once("..") {
-            Some((from, to)) => number(from)..number(to),
-            None => 0..number(&seeds),
-        },
-        (None, None) => 0..SEEDS,
-    }
+    chosen(0..SEEDS)
 }
 
 /// One seed's run.

@@ -26,6 +26,7 @@ pub mod reactions;
 pub mod record;
 pub mod recording_upstream;
 pub mod relay;
+pub mod seeds;
 pub mod test_context;
 pub mod trap;
 pub mod upstream;

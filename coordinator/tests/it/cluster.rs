@@ -5,6 +5,7 @@ mod doorman;
 mod elected;
 mod faults;
 mod forward;
+mod four_apis;
 mod health;
 mod nodes;
 mod nudges;

@@ -70,9 +70,33 @@ impl Client {
         self.asks(wants).await.unwrap().gets.capacity
     }
 
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
     /// The capacity of the lease that it was answered last.
-    pub(crate) fn capacity(&self) -> f64 {
-        self.has.map_or(0.0, |lease| lease.capacity)
+    fn capacity(&self) -> f64 {
+        self.lease().0
+    }
+
+    /// The capacity of the lease that it was answered last, and the time that is left of it.
+    pub(crate) fn lease(&self) -> (f64, Duration) {
+        let Some(lease) = self.has else {
+            return (0.0, Duration::ZERO);
+        };
+        let expiry = Duration::from_secs(lease.expiry_time.try_into().unwrap());
+        (lease.capacity, expiry.saturating_sub(unix_time()))
+    }
+
+    /// Gives its lease back.
+    pub(crate) async fn release(&mut self) {
+        self.has = None;
+        let request = wire::ReleaseCapacityRequest {
+            client_id: self.id.clone(),
+            resource_id: vec![self.resource.to_owned()],
+        };
+        let answer = self.channel.release_capacity(request).await.unwrap();
+        assert_eq!(answer.into_inner().mastership, None, "it is master");
     }
 }
 

@@ -14,6 +14,7 @@ mod harness;
 mod held;
 mod history;
 mod http;
+mod layers;
 mod leases;
 mod metrics;
 mod nudges;

@@ -35,6 +35,15 @@ pub(crate) struct Proxy {
     answers: Streaming<wire::RateLimitQuotaResponse>,
 }
 
+/// Assignment to one bucket.
+pub(crate) struct Assigned {
+    pub(crate) tenant: String,
+    /// Requests per second.
+    pub(crate) rate: f64,
+    /// Time to live.
+    pub(crate) lives: Duration,
+}
+
 /// Report on one bucket: tenant, seconds since the last one, requests.
 pub(crate) type Usage<'a> = (&'a str, i64, u64);
 
@@ -93,16 +102,28 @@ impl Proxy {
 
     /// The assignments of the next message: tenants, and requests per second.
     pub(crate) async fn rates(&mut self) -> Vec<(String, f64)> {
+        let assigned = self.assignments().await.into_iter();
+        assigned
+            .map(|assigned| (assigned.tenant, assigned.rate))
+            .collect()
+    }
+
+    /// The assignments of the next message.
+    pub(crate) async fn assignments(&mut self) -> Vec<Assigned> {
         let actions = self.actions().await.unwrap().into_iter();
-        let rate = |action: BucketAction| match action.bucket_action {
-            Some(Kind::QuotaAssignmentAction(assigned)) => {
-                let strategy = assigned.rate_limit_strategy.unwrap().strategy.unwrap();
-                let tenant = action.bucket_id.unwrap().bucket["tenant"].clone();
-                Some((tenant, per_second(strategy)))
-            }
+        let assigned = |action: BucketAction| match action.bucket_action {
+            Some(Kind::QuotaAssignmentAction(assigned)) => Some(Assigned {
+                tenant: action.bucket_id.unwrap().bucket["tenant"].clone(),
+                rate: per_second(assigned.rate_limit_strategy.unwrap().strategy.unwrap()),
+                lives: assigned
+                    .assignment_time_to_live
+                    .unwrap()
+                    .try_into()
+                    .unwrap(),
+            }),
             _ => None,
         };
-        actions.filter_map(rate).collect()
+        actions.filter_map(assigned).collect()
     }
 
     /// Waits for the next assignment of `tenant`, and returns its strategy and seconds to live.
