@@ -24,6 +24,7 @@ const CONFIG: &str = "limits:
 - {match: tenant/five, requests: {rate: 0.001, burst: 5}}
 - {match: tenant/none, requests: {rate: 0}}
 - {match: paid/*, requests: {rate: 100, burst: 10, headroom: 1}}
+- {match: owed/*, requests: {rate: 0.001, burst: 10, headroom: 1}}
 - {match: tenant/member, requests: {rate: unlimited}}
 groups: {plan: {requests: {rate: 0.001, burst: 4}, fair_between: clients}}
 attach: {tenants: {member: plan}}
@@ -32,6 +33,7 @@ rls:
     edge:
       scopes:
       - {scope: 'paid/{paid}', debt: true}
+      - {scope: 'owed/{owed}', debt: true}
       - {scope: 'tenant/{shadow}', shadow: true}
       - {scope: 'tenant/{tenant}', name: per tenant}";
 
@@ -66,7 +68,7 @@ impl Proxy {
     }
 
     /// Returns the status of the only descriptor of a request.
-    async fn one(&self, descriptor: RateLimitDescriptor) -> DescriptorStatus {
+    pub(crate) async fn one(&self, descriptor: RateLimitDescriptor) -> DescriptorStatus {
         let answer = self.ask(vec![descriptor]).await;
         assert_eq!(answer.statuses.len(), 1);
         assert_eq!(answer.overall_code, answer.statuses[0].code);
@@ -75,7 +77,7 @@ impl Proxy {
 
     /// Looks at a descriptor until its scope has a lease. On a busy machine the first one may come too
     /// late for the first request, which then has the safe capacity.
-    async fn leased(&self, descriptor: RateLimitDescriptor) {
+    pub(crate) async fn leased(&self, descriptor: RateLimitDescriptor) {
         let look = hits(descriptor, 0);
         while has_fallback(&self.one(look.clone()).await) {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -83,7 +85,7 @@ impl Proxy {
     }
 
     /// Returns whether the descriptor passes, and the hits that are left.
-    async fn passes(&self, descriptor: RateLimitDescriptor) -> (bool, u32) {
+    pub(crate) async fn passes(&self, descriptor: RateLimitDescriptor) -> (bool, u32) {
         let status = self.one(descriptor).await;
         (status.code() == Code::Ok, status.limit_remaining)
     }
@@ -120,7 +122,7 @@ fn given_back(descriptor: RateLimitDescriptor, count: u64) -> RateLimitDescripto
 }
 
 /// Whether a status tells of the safe capacity of a node without a lease.
-fn has_fallback(status: &DescriptorStatus) -> bool {
+pub(crate) fn has_fallback(status: &DescriptorStatus) -> bool {
     let second = RateLimitUnit::Second as i32;
     let limit = status.current_limit.as_ref();
     limit.is_some_and(|limit| (limit.requests_per_unit, limit.unit) == (10, second))
@@ -224,6 +226,30 @@ async fn negative_hits_go_back_up_to_the_burst() {
         proxy.passes(given_back(tenant("five"), 1000)).await,
         (true, 5)
     );
+}
+
+/// Work that is over cannot be refused: neither what it has cost nor what it has left over.
+#[tokio::test]
+async fn hits_given_back_and_debts_stand_whatever_another_descriptor_says() {
+    let (_coordinator, proxy) = start().await;
+    let owed = || descriptor("owed", "acme");
+    proxy.leased(owed()).await;
+    assert_eq!(proxy.passes(hits(tenant("five"), 5)).await, (true, 0));
+    let refuses = || tenant("none");
+    let past = || [given_back(tenant("five"), 2), hits(owed(), 3)];
+    let [back, spent] = past();
+    let last = vec![hits(tenant("ten"), 4), back, spent, refuses()];
+    let [back, spent] = past();
+    let first = vec![refuses(), back, spent, hits(tenant("ten"), 4)];
+    for descriptors in [last, first] {
+        let answer = proxy.ask(descriptors).await;
+        assert_eq!(answer.overall_code(), Code::OverLimit);
+        let over = answer.statuses.iter().filter(|s| s.code() != Code::Ok);
+        assert_eq!(over.count(), 1, "{answer:?}");
+    }
+    assert_eq!(proxy.passes(hits(tenant("five"), 0)).await, (true, 4));
+    assert_eq!(proxy.passes(hits(owed(), 0)).await, (true, 4));
+    assert_eq!(proxy.passes(hits(tenant("ten"), 0)).await, (true, 10));
 }
 
 #[tokio::test]

@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep};
 use tollgate_coordinator::wire::RateLimitServiceClient;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
-use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
 
 use super::nodes::{Cluster, Node};
-use crate::rls::{Proxy, descriptor, hits};
+use crate::rls::{Proxy, descriptor, has_fallback, hits};
 
 /// Hits per second of all nodes together.
 const RATE: f64 = 1000.0;
@@ -96,4 +96,54 @@ async fn three_nodes_let_pass_the_capacity_within_two_percent() {
     let total: u64 = passed.iter().map(|passed| passed.within(start, end)).sum();
     assert!(total as f64 <= most, "{total} of {most}");
     measured.unwrap_or_else(|passed| panic!("no window is within 2 %, the last: {passed:?}"));
+}
+
+/// Longer than a hit takes to come at the rate of a lease.
+const LEASED_PAUSE: Duration = Duration::from_millis(50);
+/// Longer than anything here takes on a busy machine.
+const NEVER: Duration = Duration::from_secs(60);
+
+/// The time until the next hit passes, of a status that refuses one.
+fn next_hit(status: &DescriptorStatus) -> Option<Duration> {
+    let reset = status.duration_until_reset?.try_into().ok();
+    reset.filter(|_| status.code() == Code::OverLimit)
+}
+
+/// The store of leases is away: a node answers from those that it has, then at the safe capacity, and
+/// never with an error.
+#[tokio::test]
+async fn a_node_without_a_master_answers_from_its_leases_and_then_at_the_safe_capacity() {
+    const CONFIG: &str = "limits: [{match: tenant/*, requests: \
+        {rate: 100, burst: 50, headroom: 1, lease: 3s, refresh: 500ms, safe: 2}}]
+rls: {domains: {edge: {scopes: [{scope: 'tenant/{tenant}'}]}}}";
+    let mut cluster = Cluster::start(2, 1, CONFIG).await;
+    let shard = ShardId(0);
+    cluster.elect(shard, 0, Epoch(100)).await;
+    let proxy = proxy(&cluster.nodes[1]);
+    let acme = || descriptor("tenant", "acme");
+    proxy.leased(acme()).await;
+    cluster.nodes[0].lost(shard).await;
+    cluster.forget(shard).await;
+
+    let leased = proxy.one(hits(acme(), 20)).await;
+    assert_eq!(leased.code(), Code::Ok);
+    let left = leased.limit_remaining;
+    assert!((30..50).contains(&left), "{left} of a burst of 50");
+    // The next hit comes after 10 ms at the rate of the lease, and after half a second at the safe
+    // capacity, which the coordinator has told along with the lease.
+    let began = Instant::now();
+    while next_hit(&proxy.one(acme()).await).is_none_or(|after| after <= LEASED_PAUSE) {
+        assert!(began.elapsed() < NEVER, "the lease never ends");
+    }
+    while !proxy.passes(acme()).await.0 {
+        assert!(began.elapsed() < NEVER, "nothing passes without a lease");
+        sleep(Duration::from_millis(20)).await;
+    }
+    // A scope that had no lease has the default.
+    let other = proxy.one(descriptor("tenant", "other")).await;
+    assert_eq!(other.code(), Code::Ok);
+    assert!(has_fallback(&other), "{other:?}");
+    let errors = "tollgate_rls_requests_total{result=\"error\"}";
+    let metrics = cluster.nodes[1].metrics().await;
+    assert_eq!(metrics.get(errors).copied().unwrap_or_default(), 0.0);
 }
