@@ -10,6 +10,8 @@ use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{COORDINATOR, TENANT_HEADER, by_tenant, global_rate_limit};
 use tollgate_tests::load::{Flow, Load, sum};
 
+mod descriptors;
+
 use crate::harness::NO_FILTER;
 use crate::test_context::{
     TestContext, assert_near, assert_never_above, print_course, run_test, run_wasm_test, s,
