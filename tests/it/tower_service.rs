@@ -2,16 +2,20 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use axum::Router;
 use axum::extract::Request;
 use axum::routing::any;
 use serde_json::json;
 use tokio::net::TcpListener;
-use tollgate_client::{Charge, Client, Rule, Settings, TollgateLayer};
+use tokio::time::sleep;
+use tollgate_client::{Charge, Client, Refused, Rule, ScopeLevel, Settings, TollgateLayer};
+use tollgate_core::units::Rate;
+use tollgate_tests::conclude;
 use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant};
 use tollgate_tests::load::{Flow, Load, sum};
+use tollgate_tests::wait;
 
 use crate::test_context::{
     TestContext, assert_near, assert_never_above, print_course, run_test, s,
@@ -57,11 +61,76 @@ async fn share(test: &TestContext) -> Result<()> {
     Ok(())
 }
 
-/// Starts an HTTP server that limits by tenant, and returns its address.
-async fn serve(coordinator: &Coordinator) -> Result<SocketAddr> {
+#[test]
+fn a_service_whose_coordinator_is_killed_has_its_lease_then_the_safe_capacity() {
+    run_test(
+        "a_service_whose_coordinator_is_killed_has_its_lease_then_the_safe_capacity",
+        killed,
+    );
+}
+
+async fn killed(test: &TestContext) -> Result<()> {
+    const SCOPE: &str = "tenant/acme";
+    let limits = "limits:\n  - match: \"*\"\n    \
+        requests: {rate: 1000, burst: 100, refresh: 500ms, lease: 3s, safe: 20}\n";
+    let mut coordinator = test.coordinator(limits).await?;
+    let limits = client(&coordinator)?;
+    let charge = Charge::of(SCOPE);
+    // Asks for more than there is in either state, and returns the number that passed.
+    let ask = async || {
+        sleep(s(0.01)).await;
+        let asked = (0..60).map(|_| limits.try_admit(&charge));
+        asked.filter(Result::is_ok).count()
+    };
+    let until = async |condition: &str, is_met: fn(ScopeLevel) -> bool| {
+        wait::until(condition, s(30.0), async || {
+            let passed = ask().await;
+            let level = limits.levels(SCOPE)?[0];
+            ensure!(is_met(level), "{level:?}");
+            Ok((passed, level))
+        })
+        .await
+    };
+    let whole = |level: ScopeLevel| level.rate.as_micros() / 1_000_000;
+    until("all of the capacity", |level| {
+        level.is_leased && level.rate >= Rate::from_whole(990)
+    })
+    .await?;
+
+    coordinator.process.kill()?;
+    let mut passed = 0;
+    for _ in 0..20 {
+        let level = limits.levels(SCOPE)?[0];
+        if level.is_leased {
+            assert!(whole(level) >= 990, "{level:?}");
+            passed += ask().await;
+        }
+    }
+    conclude!(passed >= 100, "{passed} passed with a lease");
+    let (_, level) = until("the end of the lease", |level| !level.is_leased).await?;
+    assert_eq!(whole(level), 20, "the coordinator's own: {level:?}");
+    let refused = (0..100).find_map(|_| limits.try_admit(&charge).err());
+    let refused = refused.context("more than the safe capacity passes")?;
+    assert!(refused.refused().is_some_and(Refused::is_reduced));
+
+    coordinator.restart().await?;
+    until("a lease of the coordinator that is back", |level| {
+        level.is_leased && level.rate >= Rate::from_whole(990)
+    })
+    .await?;
+    Ok(())
+}
+
+/// Starts a client of `coordinator` that limits by tenant.
+fn client(coordinator: &Coordinator) -> Result<Client> {
     let url = format!("http://{}", coordinator.grpc());
     let settings = Settings::new(url).node("service").rule(Rule::new("tenant"));
-    let limits = Client::start(&settings)?;
+    Ok(Client::start(&settings)?)
+}
+
+/// Starts an HTTP server that limits by tenant, and returns its address.
+async fn serve(coordinator: &Coordinator) -> Result<SocketAddr> {
+    let limits = client(coordinator)?;
     let by_tenant = |request: &Request| {
         let tenant = request.headers().get(TENANT_HEADER)?.to_str().ok()?;
         Some(Charge::of(format!("tenant/{tenant}")))

@@ -103,6 +103,22 @@ pub fn coordinator() -> Result<PathBuf> {
     )
 }
 
+/// An example of a crate, beside the running test's profile.
+///
+/// # Errors
+/// When it has not been built.
+pub fn example(name: &str) -> Result<PathBuf> {
+    let running = env::current_exe().context("the path of this program")?;
+    let profile = running.ancestors().nth(2).context("a target directory")?;
+    let example = profile.join("examples").join(name);
+    ensure!(
+        example.is_file(),
+        "there is no {}: run `cargo build --examples` for its crate",
+        example.display()
+    );
+    Ok(example)
+}
+
 /// The filter as users load it.
 ///
 /// # Errors

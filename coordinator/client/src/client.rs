@@ -73,6 +73,27 @@ impl Client {
     /// Takes `cost` tokens of `scope`, such as `tenant/acme`. Waits only for a scope's first lease, and for
     /// the request's turn where the rule lets requests wait.
     ///
+    /// ```
+    /// use tollgate_client::{Client, Rule, Settings};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // No coordinator is there, so a request per second passes: the safe capacity.
+    /// let tenant = Rule::new("tenant").safe_capacity(1.0);
+    /// let limits = Client::start(&Settings::new("http://127.0.0.1:1").rule(tenant))?;
+    ///
+    /// let permit = limits.acquire("tenant/acme", 1).await?;
+    /// // ... the work of the request ...
+    /// drop(permit);
+    ///
+    /// let error = limits.acquire("tenant/acme", 1).await.unwrap_err();
+    /// let refused = error.refused().expect("a limit is reached");
+    /// assert_eq!(refused.reason(), "tenant/requests");
+    /// assert!(refused.retry_after().is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If a limit is reached, or the scope is none.
     pub async fn acquire(&self, scope: &str, cost: u64) -> Result<Permit, AcquireError> {
@@ -80,6 +101,21 @@ impl Client {
     }
 
     /// Takes what a request is charged for: of all its scopes, or of none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_client::{AcquireError, Charge, Client, Permit};
+    ///
+    /// /// Waits for at most 100 ms until both the tenant and the user may send five messages.
+    /// async fn may_send(limits: &Client, tenant: &str, user: &str) -> Result<Permit, AcquireError> {
+    ///     let charge = Charge::of(format!("tenant/{tenant}"))
+    ///         .and(format!("user/{user}"))
+    ///         .cost(5)
+    ///         .max_wait(Duration::from_millis(100));
+    ///     limits.admit(&charge).await
+    /// }
+    /// # let _ = may_send;
+    /// ```
     ///
     /// # Errors
     /// If a limit is reached, or a scope is none.

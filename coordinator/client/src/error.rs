@@ -28,6 +28,23 @@ pub enum AcquireError {
 }
 
 /// Refusal of a request, in the words that the Envoy filter uses.
+///
+/// [`TollgateLayer`](crate::TollgateLayer) tells it to clients of HTTP and gRPC. For other protocols:
+///
+/// ```
+/// use tollgate_client::AcquireError;
+///
+/// fn answer(error: &AcquireError) -> String {
+///     let Some(refused) = error.refused() else {
+///         return format!("ERROR {error}");
+///     };
+///     match refused.retry_after() {
+///         Some(pause) => format!("BUSY {} ms: {refused}", pause.as_millis()),
+///         None => format!("NEVER: {refused}"),
+///     }
+/// }
+/// # assert_eq!(answer(&AcquireError::Closed), "ERROR the client has been closed");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .reply.message)]
 pub struct Refused {

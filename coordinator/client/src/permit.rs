@@ -10,6 +10,18 @@ use crate::worker::{Admitted, Shared};
 
 /// Admitted request. It is over when the permit is dropped: limits of requests in flight count it
 /// until then.
+///
+/// ```
+/// use tollgate_client::{AcquireError, Client};
+///
+/// async fn work(limits: &Client) -> Result<(), AcquireError> {
+///     // Not `let _ =`, which would end it at once.
+///     let _permit = limits.acquire("tenant/acme", 1).await?;
+///     // ... counts as in flight until the end of this function ...
+///     Ok(())
+/// }
+/// # let _ = work;
+/// ```
 #[derive(Debug)]
 #[must_use = "a limit of requests in flight counts the request only as long as the permit lives"]
 pub struct Permit {
@@ -43,6 +55,23 @@ impl Permit {
     /// Ends the request, which has cost `tokens` in all, at the rules whose cost is known only at the
     /// end ([`Rule::final_cost`](crate::Rule::final_cost)). What is more than was paid becomes a debt,
     /// which later requests wait for.
+    ///
+    /// ```
+    /// use tollgate_client::{Client, Rule, Settings};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // No coordinator is there, so the safe capacity holds: a hundred tokens per second.
+    /// let tokens = Rule::new("tokens").safe_capacity(100.0).final_cost();
+    /// let limits = Client::start(&Settings::new("http://127.0.0.1:1").rule(tokens))?;
+    ///
+    /// let permit = limits.acquire("tokens/acme", 1).await?;
+    /// // The answer of the model turns out to have 800 tokens.
+    /// permit.settle(800);
+    /// assert!(limits.acquire("tokens/acme", 1).await.is_err(), "the debt is paid first");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn settle(mut self, tokens: u64) {
         self.end(Some(Tokens::from_whole(tokens)));
     }

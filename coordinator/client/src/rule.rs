@@ -16,6 +16,23 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Scope rule, such as `tenant` for scopes like `tenant/acme`. The limits themselves are in the
 /// coordinator.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_client::{Mode, Rule};
+///
+/// // Requests of tenants: up to 20 per second without a lease, and a queue of at most 300 ms.
+/// let tenant = Rule::new("tenant")
+///     .safe_capacity(20.0)
+///     .max_wait(Duration::from_millis(300));
+/// // Model tokens, of which the number is known at the end only.
+/// let tokens = Rule::new("tokens")
+///     .final_cost()
+///     .max_debt(Duration::from_secs(30));
+/// // A limit on trial, which refuses nobody.
+/// let trial = Rule::new("user").enforced(0).no_lease(Mode::Optimistic);
+/// # let _ = (tenant, tokens, trial);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Rule {
     name: String,

@@ -13,6 +13,7 @@ mod peers;
 mod reads;
 mod rlqs;
 mod rls;
+mod rust_client;
 mod status;
 mod tls;
 mod tree;

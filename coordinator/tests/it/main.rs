@@ -23,6 +23,7 @@ mod openapi_statuses;
 mod pages;
 mod rlqs;
 mod rls;
+mod rust_client;
 mod status;
 mod tls;
 mod tree;
