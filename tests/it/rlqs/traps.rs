@@ -150,7 +150,7 @@ async fn first_reports(coordinator: &Coordinator, to: Listeners) -> Result<()> {
     eprintln!("{passed:?} of 50 first requests passed");
     ensure!(passed.0 > 0, "nothing passes without an assignment");
     ensure!(passed.1 < 50, "DENY_ALL let the first request pass");
-    // What was sent before on the same stream has come when these have.
+    // Messages that were sent before on the same stream have come when these have.
     crowd(to.edge, None, 1).await?;
     crowd(to.api, Some("other"), 1).await?;
     wait::until("four buckets", s(10.0), async || {

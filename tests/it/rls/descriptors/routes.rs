@@ -9,7 +9,7 @@ pub(super) const PAID_HEADER: &str = "x-paid";
 pub(super) const MODEL_HEADER: &str = "x-model";
 /// Limit of descriptors that bring one along, by the metadata that a filter sets.
 pub(super) const PLAN: [&str; 2] = ["plan", "limit"];
-/// What the upstream's header `x-cost` said.
+/// Value of the upstream's header `x-cost`.
 const COST: &str = "%DYNAMIC_METADATA(tollgate:cost)%";
 
 pub(super) fn virtual_hosts() -> Value {

@@ -28,7 +28,7 @@ pub(crate) const AIM: &str = "wasm, one header";
 pub(crate) const AIM_OF_THREE: &str = "wasm, three headers";
 pub(crate) const THREE: &str = "tollgate, three";
 pub(crate) const AIM_OF_MODULE: &str = "local_ratelimit";
-/// What Envoy alone spends on a dynamic module.
+/// A dynamic module without any work: Envoy's own part of its cost.
 pub(crate) const EMPTY_MODULE: &str = "module, empty";
 pub(crate) const MODULE: &str = "tollgate, module";
 /// Tollgate in wasm with one scope.
