@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tollgate_filter::{Address, Level, Pem, REREAD_SECONDS, Tls, now};
 use tonic::Status;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
@@ -18,9 +19,16 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// After how much silence the other side is asked whether it lives, and how long it has to say so.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(7), Duration::from_secs(2));
 
-/// Connections by the names of addresses, each with the number of the reading of its files.
+/// Connections by the names of addresses.
 #[derive(Debug, Default)]
-pub(super) struct Connections(Mutex<BTreeMap<String, (u64, Channel)>>);
+pub(super) struct Connections(Mutex<BTreeMap<String, Reading>>);
+
+/// A reading of an address's files. It goes on when the call that began it is over, and serves the next one.
+#[derive(Clone, Debug)]
+struct Reading {
+    number: u64,
+    connection: watch::Receiver<Option<Result<Channel, Status>>>,
+}
 
 // === impl Connections ===
 
@@ -28,34 +36,51 @@ impl Connections {
     /// Returns a connection to `address`, with the certificates of its files as they are, or were not
     /// long ago.
     pub(super) async fn connection(&self, address: &Address) -> Result<Channel, Status> {
-        let (name, reading) = (address.name(), reading(address));
-        if let Some(known) = self.known(&name, reading) {
-            return Ok(known);
-        }
-        // Files may be on a slow disk, and the system's issuers are many.
-        let address = address.clone();
-        let endpoint = tokio::task::spawn_blocking(move || endpoint(&address)).await;
-        let endpoint = endpoint.map_err(|error| Status::internal(error.to_string()))??;
-        // Calls that come together read the files each, and share the connection of the first.
-        if let Some(known) = self.known(&name, reading) {
-            return Ok(known);
-        }
-        let channel = endpoint.connect_lazy();
-        lock(&self.0).insert(name, (reading, channel.clone()));
-        Ok(channel)
+        let mut connection = self.reading(address).connection;
+        let read = connection.wait_for(Option::is_some).await;
+        let read = read.map_err(|error| Status::internal(error.to_string()))?;
+        let missing = || Status::internal("the certificates were not read");
+        read.clone().ok_or_else(missing)?
     }
 
-    fn known(&self, name: &str, reading: u64) -> Option<Channel> {
-        let known = lock(&self.0);
-        let (_, channel) = known.get(name).filter(|(of, _)| *of == reading)?;
-        Some(channel.clone())
+    /// Returns the latest reading, which may have begun just now. Each address has one at a time, however many
+    /// calls wait for it.
+    fn reading(&self, address: &Address) -> Reading {
+        let (name, number) = (address.name(), number(address));
+        let mut known = lock(&self.0);
+        if let Some(reading) = known.get(&name).filter(|known| known.is_of_use(number)) {
+            return reading.clone();
+        }
+        let (read, connection) = watch::channel(None);
+        let address = address.clone();
+        // Files may be on a slow disk, and the system's issuers are many.
+        tokio::task::spawn_blocking(move || {
+            let endpoint = endpoint(&address);
+            // Nobody may want it any more.
+            let _ = read.send(Some(endpoint.map(|endpoint| endpoint.connect_lazy())));
+        });
+        let reading = Reading { number, connection };
+        known.insert(name, reading.clone());
+        reading
+    }
+}
+
+// === impl Reading ===
+
+impl Reading {
+    /// Returns whether it goes on, or has led to a connection in time for the reading `number`.
+    fn is_of_use(&self, number: u64) -> bool {
+        match &*self.connection.borrow() {
+            None => self.connection.has_changed().is_ok(),
+            Some(connection) => connection.is_ok() && self.number == number,
+        }
     }
 }
 
 // === free functions ===
 
 /// Returns how often the files of `address` have been read anew.
-fn reading(address: &Address) -> u64 {
+fn number(address: &Address) -> u64 {
     let of_tls = address.tls.as_ref().and_then(|tls| tls.reread_seconds);
     let seconds = Duration::from_nanos(now().as_nanos()).as_secs();
     let interval = of_tls.unwrap_or(REREAD_SECONDS);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{self, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use std::{env, fs};
 
 use tollgate_filter::{Address, Destination, Host, HostError, Pem, Tls};
@@ -14,6 +15,20 @@ use super::*;
 use crate::host::NativeHost;
 use crate::process::Process;
 use crate::worker::{Bound, WorkerCell};
+
+/// A certificate of nobody's.
+const CA: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBdjCCARugAwIBAgIUNVXv572xwxMXpMfB+e0Z6xEZ6bwwCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjUxNTAxMzNaGA8yMTI2MTEwMTE1MDEz
+M1owDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABO3j
+o9Gmi9q6ul0U1/2Qe/zxrUa8d0qeS17PkNPCmuqVYtIMvpxz7tP1TH7frbz7q5B+
+ED3lHfWGeO1/L1ZNJ96jUzBRMB0GA1UdDgQWBBSIO+1g3No0pWDzPn7/HWGKHm08
+uzAfBgNVHSMEGDAWgBSIO+1g3No0pWDzPn7/HWGKHm08uzAPBgNVHRMBAf8EBTAD
+AQH/MAoGCCqGSM49BAMCA0kAMEYCIQCE/saeEPuJmNN+hTV2Xzo+BzRjYzXcgvAY
+okpAVkqCfwIhANnMbUicfC0XaUMA3rSag1AeMORaAjw+mkNmgYE1r/Pl
+-----END CERTIFICATE-----
+";
 
 /// A configuration with coordinators at an address, as this thread uses it.
 struct AtAddress {
@@ -111,12 +126,7 @@ fn files_that_are_slow_to_read_keep_neither_a_worker_nor_other_calls_waiting() {
     let (slow, other) = (AtAddress::new(), AtAddress::new());
     let others = Arc::weak_count(&slow.worker);
     let pipe = Pipe::new("slow-ca");
-    let tls = Tls {
-        ca: Some(Pem::File(pipe.0.to_string_lossy().into_owned())),
-        files: None,
-        server_name: None,
-        reread_seconds: None,
-    };
+    let tls = pipe.as_ca();
     let target = slow.address.target.clone();
     let (host, worker) = (slow.host.clone(), Arc::clone(&slow.worker));
     let opens = thread::spawn(move || {
@@ -137,6 +147,30 @@ fn files_that_are_slow_to_read_keep_neither_a_worker_nor_other_calls_waiting() {
     });
     slow.loaded.destroy();
     other.loaded.destroy();
+}
+
+#[test]
+fn files_that_take_longer_to_read_than_a_call_lasts_serve_the_next_call() {
+    let slow = AtAddress::new();
+    let others = Arc::weak_count(&slow.worker);
+    let pipe = Pipe::new("slow-ca-of-calls");
+    let address = Address {
+        target: slow.address.target.clone(),
+        tls: Some(pipe.as_ca()),
+    };
+    let call = |timeout| {
+        let to = Destination::Address(&address);
+        slow.host.call(to, "Refresh", b"", timeout).unwrap();
+    };
+    call(Duration::from_millis(1));
+    eventually("the end of the call", || {
+        (slow.under_way(others) == 0).then_some(())
+    });
+    // This waits for the reader. Another one would wait for another writer.
+    fs::write(&pipe.0, CA).unwrap();
+    call(Duration::from_secs(60));
+    slow.server.wait_for_connection();
+    slow.loaded.destroy();
 }
 
 /// A server of HTTP/2 that answers pings, so that connections stay, and nothing else.
@@ -198,6 +232,16 @@ impl Pipe {
         let made = Command::new("mkfifo").arg(&path).status().unwrap();
         assert!(made.success());
         Self(path)
+    }
+
+    /// TLS with the certificates that are written into the pipe.
+    fn as_ca(&self) -> Tls {
+        Tls {
+            ca: Some(Pem::File(self.0.to_string_lossy().into_owned())),
+            files: None,
+            server_name: None,
+            reread_seconds: None,
+        }
     }
 }
 
