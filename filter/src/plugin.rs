@@ -24,8 +24,8 @@ type Shared = Rc<RefCell<Worker<Envoy>>>;
 thread_local! {
     static WORKERS: RefCell<BTreeMap<(String, String), Shared>> =
         const { RefCell::new(BTreeMap::new()) };
-    /// Configurations in use, with their root contexts. There are few; the SDK would find a root by a hash,
-    /// twice for each stream.
+    /// Configurations in use, with their root contexts. There are few; the SDK would find the root by a hash
+    /// once more for each stream.
     static PLUGINS: RefCell<Vec<(u32, Rc<Plugin>)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -85,7 +85,7 @@ impl Root {
         }
     }
 
-    /// Leaves the worker, which may have a stream of this root, and has no more streams made.
+    /// Leaves the worker, which may have a stream of this root, and makes no more streams.
     fn leave(&mut self) {
         change_plugins(|plugins| plugins.retain(|(root, _)| *root != self.context));
         if let Some(plugin) = self.plugin.take()

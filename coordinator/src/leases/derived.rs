@@ -24,7 +24,7 @@ pub struct KnownClient {
 
 /// Derivation of a request from what is known of its client.
 pub trait DeriveRequest: fmt::Debug + Send {
-    /// Returns the request of `client`, which is none if it has no lease and waits for none.
+    /// Returns the request of a client. `client` is `None` if it has no lease and waits for none.
     fn derive(&self, client: Option<&KnownClient>) -> LeaseRequest;
 }
 

@@ -192,7 +192,7 @@ pub(crate) fn cancel_all_of(process: &Process) {
     };
     let of_it = running
         .watches
-        .extract_if(.., |id, _| *id == process.call_id(id.token));
+        .extract_if(.., |id, _| id.process == process.number());
     of_it.for_each(|(_, watch)| watch.abort());
 }
 

@@ -1,5 +1,6 @@
 //! A configuration of the filter in Envoy.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,9 +38,6 @@ pub(crate) enum Rejected {
     #[error("no thread for ticks could be started: {0}")]
     Ticker(std::io::Error),
 }
-
-/// Detaches a configuration.
-struct DetachOnDrop<'a>(&'a Configuration);
 
 // === impl Configuration ===
 
@@ -105,9 +103,10 @@ impl Configuration {
             metric_ids,
             configuration: Arc::clone(self),
         });
-        let after_panic = DetachOnDrop(self);
-        take_over();
-        core::mem::forget(after_panic);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(take_over)) {
+            self.detach();
+            resume_unwind(panic);
+        }
         Ok(())
     }
 
@@ -119,22 +118,22 @@ impl Configuration {
         }
     }
 
-    /// Leaves the process; Envoy has no more streams with this configuration.
+    /// Leaves the process; Envoy has no more streams with this configuration. If it was the latest, the engines
+    /// go back to the one before.
     pub(crate) fn detach(&self) {
+        let before = self.process.latest();
         if self.process.detach(self.id) {
             ticker::stop();
             address_calls::leave();
         }
-        if !self.process.is_used() {
-            address_calls::cancel_all_of(&self.process);
+        match self.process.latest() {
+            None => address_calls::cancel_all_of(&self.process),
+            Some(latest) if before.is_some_and(|before| before.id == self.id) => {
+                self.process.take_over(&latest);
+            }
+            Some(_) => {}
         }
         calls::fail_all_of(self);
-    }
-}
-
-impl Drop for DetachOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.detach();
     }
 }
 

@@ -80,7 +80,7 @@ impl NativeHost {
             Destination::Cluster(cluster) => {
                 process.order(|token| Order::start(call(token), cluster, method, message, timeout))
             }
-            // As with clusters: its leases expire.
+            // A process without configurations makes no calls; its leases expire.
             Destination::Address(_) if !process.is_used() => Err(HostError {
                 call: "start_http_stream",
                 status: 0,

@@ -30,6 +30,9 @@ pub(crate) struct Process {
     workers: Mutex<Vec<Arc<WorkerCell>>>,
     /// Those that Envoy uses, oldest first.
     attached: Mutex<Vec<Attached>>,
+    /// Held while Envoy resets a stream, so that its configuration stays. Hooks that run meanwhile may need
+    /// `attached`.
+    resets: Mutex<()>,
     calls: Mutex<Calls>,
     /// Names that are no cluster's, as far as was tried.
     missing_clusters: Mutex<BTreeSet<String>>,
@@ -76,6 +79,7 @@ impl Process {
             random: u128::from_le_bytes(random),
             workers: Mutex::default(),
             attached: Mutex::default(),
+            resets: Mutex::default(),
             calls: Mutex::default(),
             missing_clusters: Mutex::default(),
             metrics: Mutex::default(),
@@ -118,6 +122,7 @@ impl Process {
 
     /// Removes a configuration; returns whether it was in use.
     pub(crate) fn detach(&self, id: u64) -> bool {
+        let _kept = lock(&self.resets);
         let mut attached = lock(&self.attached);
         let index = attached
             .iter()
@@ -146,6 +151,11 @@ impl Process {
     /// Returns the calls, for a short look.
     pub(crate) fn calls(&self) -> MutexGuard<'_, Calls> {
         lock(&self.calls)
+    }
+
+    /// Returns the number of the process, which no other one has.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Returns the number of the call that has `token` in this process.
@@ -189,12 +199,17 @@ impl Process {
     }
 
     /// Resets a stream, on the main thread. Its configuration may be an older one, which Envoy uses until
-    /// connections have drained; the lock is held meanwhile, so that it is not destroyed.
+    /// connections have drained.
     pub(crate) fn reset_stream(&self, id: StreamId) {
-        let attached = lock(&self.attached);
-        let mut all = attached.iter();
-        if let Some(known) = all.find(|known| known.configuration.id == id.configuration) {
-            known.envoy.reset_stream(id.number);
+        let _kept = lock(&self.resets);
+        let envoy = {
+            let attached = lock(&self.attached);
+            let mut all = attached.iter();
+            let known = all.find(|known| known.configuration.id == id.configuration);
+            known.map(|known| known.envoy)
+        };
+        if let Some(envoy) = envoy {
+            envoy.reset_stream(id.number);
         }
     }
 

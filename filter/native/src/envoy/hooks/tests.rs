@@ -306,6 +306,21 @@ fn a_thread_has_one_engine_for_coordinators_that_configurations_leave_and_come_b
 }
 
 #[test]
+fn a_configuration_that_is_given_up_leaves_the_one_before_in_force() {
+    let more = r#""first_lease_wait_ms": 0,"#;
+    let before = Loaded::new("given-up", r#", "safe_capacity": 1"#, more);
+    before.open("first").end();
+    let new = Loaded::new("given-up", r#", "safe_capacity": 1000"#, more);
+    // As where Envoy refuses its listener for another filter.
+    new.destroy();
+    let (one, two) = (before.open("acme"), before.open("acme"));
+    assert_eq!((one.status, two.status), (CONTINUE, STOP));
+    one.end();
+    two.end();
+    before.destroy();
+}
+
+#[test]
 fn a_request_goes_on_after_those_whose_wait_is_over_but_whose_streams_have_not_run() {
     let rule = r#", "safe_capacity": 1000"#;
     let configuration = Loaded::new("order", rule, r#""first_lease_wait_ms": 50,"#);
