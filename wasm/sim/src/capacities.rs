@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Capacity, MICRO};
+use tollgate_core::units::{Capacity, MICRO, Tokens};
 
 use crate::limits::{FleetCapacity, LimitTable};
 use crate::scopes::ScopeTable;
@@ -26,6 +26,8 @@ pub(crate) struct CapacityTree {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CapacityNode {
     pub(crate) capacity: FleetCapacity,
+    /// Tokens that may be used at once after a pause.
+    pub(crate) burst: Tokens,
     /// The capacity that it lies in, if that has a bound.
     pub(crate) parent: Option<usize>,
     /// Weight beside the other members of its pool.
@@ -71,6 +73,7 @@ impl CapacityTree {
             let mut node = CapacityNode::UNLIMITED;
             if let Some(unit) = found {
                 node.capacity = limits.capacity(&unit.limit);
+                node.burst = unit.limit.burst;
                 node.lease = unit.limit.lease;
                 if let Some(pool) = &unit.pool
                     && let Some(number) = scopes.find_pool(&pool.id.scope)
@@ -79,6 +82,7 @@ impl CapacityTree {
                     node.parent = Some(number);
                     let of_pool = &mut pools[number - scopes.len()];
                     of_pool.capacity = limits.capacity(&pool.limit);
+                    of_pool.burst = pool.limit.burst;
                     of_pool.lease = of_pool.lease.max(unit.limit.lease).max(pool.limit.lease);
                 }
             }
@@ -169,6 +173,7 @@ impl CapacityNode {
             capacity: Capacity::UNLIMITED,
             is_promised: false,
         },
+        burst: Tokens::ZERO,
         parent: None,
         weight: 1.0,
         lease: Duration::ZERO,

@@ -15,6 +15,14 @@ pub struct Figures {
     pub of_capacity: f64,
     /// The same as a part of the smaller of capacity and wants.
     pub of_attainable: f64,
+    /// Requests that went on, as a part of those that one bucket for the whole fleet would have let go
+    /// on, of all limits together; none if that is nothing.
+    pub of_ideal: Option<f64>,
+    /// The same of the limit where it is least.
+    pub least_of_ideal: Option<f64>,
+    /// Requests of one limit that went on beyond `burst + rate * t`, in the window of any length where
+    /// they are most.
+    pub beyond_ideal: f64,
     /// Samples.
     pub samples: u64,
     /// Samples in which the leases of a scope summed to more than its capacity.

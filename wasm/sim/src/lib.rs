@@ -15,6 +15,7 @@ mod demand;
 pub mod event_queue;
 pub mod fairness;
 pub mod figures;
+mod ideal;
 pub mod limits;
 pub mod network;
 pub mod observer;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::fairness::{Fairness, FairnessLog};
 use crate::figures::Figures;
+use crate::ideal::IdealFigures;
 use crate::sample::{Mark, Sample, Violation};
 use crate::scenario::Scenario;
 
@@ -90,7 +91,13 @@ impl Recorder {
         self.digest.finish()
     }
 
-    pub(crate) fn figures(&self, elapsed: Duration, scopes: usize, digest: u64) -> Figures {
+    pub(crate) fn figures(
+        &self,
+        elapsed: Duration,
+        scopes: usize,
+        ideal: IdealFigures,
+        digest: u64,
+    ) -> Figures {
         let Sums {
             capacity,
             attainable,
@@ -100,6 +107,9 @@ impl Recorder {
         Figures {
             of_capacity: part(handed_out, capacity),
             of_attainable: part(handed_out, attainable),
+            of_ideal: ideal.of_ideal,
+            least_of_ideal: ideal.least_of_ideal,
+            beyond_ideal: ideal.beyond,
             contended: fairness.contended,
             fairness: fairness.index,
             time_to_fair: fairness.mean,

@@ -46,6 +46,9 @@ pub struct ScopeSample {
     pub has: Option<f64>,
     /// Its capacity; none if it has no limit, or one of each Envoy alone.
     pub capacity: Option<f64>,
+    /// Requests that one bucket for the whole fleet would have let go on since the last sample; none if it
+    /// has no limit.
+    pub ideal: Option<f64>,
     /// Requests that went on since the last sample.
     pub admitted: f64,
     /// Requests that were refused since then.

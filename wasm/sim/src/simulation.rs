@@ -221,8 +221,12 @@ impl Simulation {
 
     /// Returns the figures so far.
     pub fn figures(&self) -> Figures {
-        self.recorder
-            .figures(self.elapsed(), self.scopes.asked(), self.digest())
+        self.recorder.figures(
+            self.elapsed(),
+            self.scopes.asked(),
+            self.tally.ideal.figures(),
+            self.digest(),
+        )
     }
 
     /// Returns the sizes of all tables now.

@@ -15,6 +15,9 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         settled,
         of_capacity,
         of_attainable,
+        of_ideal,
+        least_of_ideal,
+        beyond_ideal,
         samples,
         over_capacity,
         worst,
@@ -37,6 +40,18 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
     } = figures;
     let reached = |time: &Option<f64>| time.map_or_else(|| "never".to_owned(), seconds);
     vec![
+        (
+            "admitted, of one ideal bucket",
+            or_dash(of_ideal.map(percent)),
+        ),
+        (
+            "the same, of the worst scope",
+            or_dash(least_of_ideal.map(percent)),
+        ),
+        (
+            "most admitted beyond burst + rate × t",
+            format!("{beyond_ideal:.1}"),
+        ),
         ("time to the first lease", reached(first_lease)),
         (
             "longest wait of an Envoy for one",

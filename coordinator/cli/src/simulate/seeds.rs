@@ -12,7 +12,18 @@ use crate::print;
 const HEADER: &str = "FIGURE|MEAN|LEAST|MOST";
 
 /// Figures over the seeds, in the order of those of one run.
-const MEASURES: [Measure; 20] = [
+const MEASURES: [Measure; 23] = [
+    Measure::new("admitted, of one ideal bucket", |run| run.of_ideal, percent),
+    Measure::new(
+        "the same, of the worst scope",
+        |run| run.least_of_ideal,
+        percent,
+    ),
+    Measure::new(
+        "most admitted beyond burst + rate × t",
+        |run| Some(run.beyond_ideal),
+        |tokens| format!("{tokens:.1}"),
+    ),
     Measure::new("time to the first lease", |run| run.first_lease, seconds),
     Measure::new(
         "longest wait of an Envoy for one",

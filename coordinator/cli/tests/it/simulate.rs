@@ -58,6 +58,16 @@ fn a_flash_crowd_and_three_regions_use_what_there_is() {
 }
 
 #[test]
+fn low_limits_are_measured_beside_an_ideal_bucket() {
+    plays("low-limits", 0.98, 0);
+    let figures = figures("low-limits", "0");
+    let figure = |name: &str| figures[name].as_f64().unwrap();
+    assert!(figure("of_ideal") > 0.85, "{figures}");
+    assert!(figure("least_of_ideal") <= figure("of_ideal"), "{figures}");
+    assert_eq!(figure("beyond_ideal"), 0.0, "{figures}");
+}
+
+#[test]
 fn a_rolling_deploy_costs_the_leases_of_the_dead() {
     plays("rolling-deploy", 0.94, 0);
 }

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use crate::ideal::IdealBuckets;
 use crate::observer::{ObserverSlot, RequestEvent, RequestOutcome};
 
 /// Requests that went on and that were refused, of each scope, since the last sample. One that takes
 /// several tokens counts as so many.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tally {
     scopes: Vec<[u64; 2]>,
+    /// Buckets that the same requests come to.
+    pub(crate) ideal: IdealBuckets,
 }
 
 /// Place where a process counts the outcomes of its requests.
@@ -25,9 +28,10 @@ pub(crate) struct Outcomes<'a> {
 // === impl Tally ===
 
 impl Tally {
-    pub(crate) fn new(scopes: usize) -> Self {
+    pub(crate) fn new(scopes: usize, ideal: IdealBuckets) -> Self {
         Self {
             scopes: vec![[0; 2]; scopes],
+            ideal,
         }
     }
 
@@ -48,12 +52,18 @@ impl Tally {
 
     pub(crate) fn clear(&mut self) {
         self.scopes.fill([0; 2]);
+        self.ideal.clear_samples();
     }
 }
 
 // === impl Outcomes ===
 
 impl Outcomes<'_> {
+    /// Notes that a request for `cost` tokens of `scope` comes.
+    pub(crate) fn arrive(&mut self, scope: u32, cost: u32) {
+        self.tally.ideal.request(self.at, scope as usize, cost);
+    }
+
     /// Counts what became of a worker's request for `cost` tokens of `scope`.
     pub(crate) fn count(
         &mut self,
@@ -64,7 +74,10 @@ impl Outcomes<'_> {
     ) {
         let counts = &mut self.tally.scopes[scope as usize];
         match outcome {
-            RequestOutcome::Admitted => counts[0] += u64::from(cost),
+            RequestOutcome::Admitted => {
+                counts[0] += u64::from(cost);
+                self.tally.ideal.admit(self.at, scope as usize, cost);
+            }
             RequestOutcome::Refused => counts[1] += u64::from(cost),
             RequestOutcome::Waits => {}
         }

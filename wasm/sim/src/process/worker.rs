@@ -120,6 +120,7 @@ impl Worker {
         shape: &DemandShape,
         (scopes, outcomes): (&ScopeTable, &mut Outcomes<'_>),
     ) {
+        outcomes.arrive(scope, shape.cost);
         self.last_stream = self.last_stream.wrapping_add(1);
         let stream = self.last_stream;
         let open = OpenStream {

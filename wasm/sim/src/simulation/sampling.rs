@@ -89,6 +89,11 @@ impl Simulation {
                 wants: sum.wants,
                 has: bounded(sum.has),
                 capacity: node.capacity.requests(),
+                ideal: self
+                    .tally
+                    .ideal
+                    .sampled(*number)
+                    .map(|count| count as f64 / seconds),
                 admitted: sum.requests[0] as f64 / seconds,
                 refused: sum.requests[1] as f64 / seconds,
             }

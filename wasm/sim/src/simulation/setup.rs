@@ -12,6 +12,7 @@ use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
 use crate::demand::{Course, DemandShape, RequestStream, Zipf};
 use crate::event_queue::EventQueue;
+use crate::ideal::IdealBuckets;
 use crate::limits::LimitTable;
 use crate::observer::ObserverSlot;
 use crate::process::{ProcessKind, Tally};
@@ -63,7 +64,9 @@ impl Simulation {
         let kinds = kinds.map(|group| ProcessKind::new(group, scopes.rules(), scenario.nudges));
         let kinds = kinds.collect();
         scopes.add_shared(&mut limits);
-        let tally = Tally::new(scopes.asked());
+        let capacities = CapacityTree::new(&scopes, &mut limits);
+        let ideal = IdealBuckets::new(&capacities, scenario.measure_from.0);
+        let tally = Tally::new(scopes.asked(), ideal);
         let windows = Windows::new(scopes.node_count(), scenario.sample.0);
         let mut regions = Regions::of_all(&scenario);
         let mut simulation = Self {
@@ -72,7 +75,7 @@ impl Simulation {
             start_random,
             kinds,
             recorder: Recorder::new(&scenario, scopes.watched()),
-            capacities: CapacityTree::new(&scopes, &mut limits),
+            capacities,
             limits,
             scopes: Rc::new(scopes),
             envoys: envoys(&scenario),

@@ -12,6 +12,7 @@ use crate::scenario::{
 
 mod algorithms;
 mod groups;
+mod ideal;
 mod nudges;
 
 /// Returns a scenario of so many Envoys that want `each` of one scope.

@@ -52,12 +52,16 @@ pub(super) fn scopes(record: &RunRecord<'_>) -> Result<String, Failure> {
                 rate(scope.wants),
                 or_unlimited(scope.capacity),
                 or_unlimited(scope.has),
+                or_unlimited(scope.ideal),
                 rate(scope.admitted),
                 rate(scope.refused),
             ]
         })
     });
-    table("seconds,scope,wants,capacity,has,admitted,refused", rows)
+    table(
+        "seconds,scope,wants,capacity,has,ideal,admitted,refused",
+        rows,
+    )
 }
 
 /// Returns the samples of each Envoy that is recorded by itself.

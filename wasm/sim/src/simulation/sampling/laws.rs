@@ -68,6 +68,8 @@ impl Simulation {
     pub(in crate::simulation) fn switch_limits(&mut self, limits: usize) {
         self.limits.switch(limits);
         let after = CapacityTree::new(&self.scopes, &mut self.limits);
+        let elapsed = self.elapsed();
+        self.tally.ideal.set_capacities(elapsed, &after);
         let before = std::mem::replace(&mut self.capacities, after);
         let now = self.now();
         let mut changed = Vec::new();

@@ -1,0 +1,68 @@
+//! The fleet's admissions beside those of one ideal bucket.
+
+use tollgate_core::units::Tokens;
+
+use super::*;
+
+/// Returns the finished run of so many Envoys that get `total` requests per second of one scope, with
+/// the limit `rate` and `burst`.
+fn beside_ideal(envoys: u32, total: f64, (rate, burst): (f64, u64)) -> Simulation {
+    let mut scenario = fleet(envoys, 0.0);
+    scenario.duration = Span::from_secs(120);
+    scenario.measure_from = Span::from_secs(0);
+    scenario.demand[0].each = None;
+    scenario.demand[0].total = Some(Program::Constant(Amount(total)));
+    scenario.demand[0].arrivals = Arrivals::Poisson;
+    let limit = Limit {
+        burst: Tokens::from_whole(burst),
+        ..Limit::new(Capacity::try_from_f64(rate).unwrap())
+    };
+    let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
+    let mut simulation = Simulation::new(scenario, vec![Box::new(limits)]).unwrap();
+    while simulation.step() {}
+    simulation
+}
+
+#[test]
+fn a_high_rate_is_admitted_as_by_one_bucket() {
+    let figures = beside_ideal(2, 1500.0, (1000.0, 1000)).figures();
+    assert!(figures.of_ideal.unwrap() > 0.99, "{figures:?}");
+    assert!(figures.beyond_ideal <= 10.0, "{figures:?}");
+}
+
+#[test]
+fn tokens_that_lie_at_another_envoy_are_missing_beside_one_bucket() {
+    let run = beside_ideal(40, 1.0, (100.0 / 60.0, 100));
+    let figures = run.figures();
+    assert!(figures.of_ideal.unwrap() < 0.9, "{figures:?}");
+    assert_eq!(figures.of_ideal, figures.least_of_ideal);
+    let of_samples = |of: fn(&crate::sample::ScopeSample) -> f64| {
+        let scopes = run.samples().iter().map(|sample| &sample.scopes[0]);
+        scopes.map(of).sum::<f64>()
+    };
+    let (ideal, admitted) = (
+        of_samples(|scope| scope.ideal.unwrap()),
+        of_samples(|scope| scope.admitted),
+    );
+    let part = admitted / ideal;
+    assert!(
+        (part - figures.of_ideal.unwrap()).abs() < 1e-6,
+        "{figures:?}"
+    );
+}
+
+#[test]
+fn envoys_that_count_alone_admit_more_than_one_bucket() {
+    let mut scenario = fleet(3, 50.0);
+    scenario.measure_from = Span::from_secs(0);
+    let limits = limits(&[100]);
+    let alone = Some(Algorithm::Static);
+    let mut run = Simulation::with_algorithm(scenario, limits, alone).unwrap();
+    while run.step() {}
+    let figures = run.figures();
+    // 150 in each of 30 seconds, of which 100 and the burst are allowed.
+    let beyond = 30.0 * 50.0 - 100.0;
+    assert!((figures.beyond_ideal - beyond).abs() < 10.0, "{figures:?}");
+    assert!(figures.least_of_ideal.unwrap() > 1.4, "{figures:?}");
+    assert_eq!(figures.of_ideal, Some(1.0));
+}
