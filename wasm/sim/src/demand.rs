@@ -25,15 +25,27 @@ pub(crate) struct DemandShape {
     pub(crate) cost: u32,
 }
 
+/// Turn of an Envoy among all to which an entry's requests go one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// Its place.
+    pub(crate) place: u32,
+    /// Number of Envoys.
+    pub(crate) of: u32,
+}
+
 /// Requests of one entry at one Envoy, in the world's time since the start.
+///
+/// Envoys that take turns follow the same arrivals, from one seed, and each skips those of the others.
 #[derive(Debug)]
 pub(crate) struct RequestStream {
     pub(crate) shape: Rc<DemandShape>,
+    turn: Turn,
     course: Course,
     random: Random,
     /// Time up to which the course has been followed.
     cursor: u64,
-    /// Requests that are still to come until the next one: 1 for the mean distance.
+    /// Requests that are still to come until the next one: 1 for the mean distance of all Envoys' in turn.
     left: f64,
     rate: f64,
     /// Time until which the rate holds.
@@ -51,37 +63,47 @@ impl DemandShape {
     }
 }
 
+// === impl Turn ===
+
+impl Turn {
+    /// The turn of an Envoy that has all requests of its stream.
+    pub(crate) const ALWAYS: Self = Self { place: 0, of: 1 };
+}
+
 // === impl RequestStream ===
 
 impl RequestStream {
-    /// Returns the stream from `now` on.
+    /// Returns the stream from `now` on. The course is that of all Envoys that take turns.
     pub(crate) fn new(
         now: Duration,
         shape: Rc<DemandShape>,
-        mut course: Course,
+        course: Course,
         mut random: Random,
+        turn: Turn,
     ) -> Self {
-        let cursor = nanos(now);
         let left = match shape.arrivals {
             Arrivals::Poisson => random.exponential(),
             // Envoys do not beat time together.
             Arrivals::Even => random.fraction(),
         };
-        let (rate, until) = course.piece(cursor, &mut random);
-        Self {
+        let mut stream = Self {
             shape,
+            turn,
             course,
             random,
-            cursor,
+            cursor: nanos(now),
             left,
-            rate,
-            until,
-        }
+            rate: 0.0,
+            until: 0,
+        };
+        stream.skip(turn.place);
+        (stream.rate, stream.until) = stream.course.piece(stream.cursor, &mut stream.random);
+        stream
     }
 
     /// Returns the tokens per second that its requests take now.
     pub(crate) fn token_rate(&self) -> f64 {
-        self.rate * f64::from(self.shape.cost)
+        self.rate * f64::from(self.shape.cost) / f64::from(self.turn.of)
     }
 
     /// Returns the time of the next request, or of the next change of the rate.
@@ -97,11 +119,10 @@ impl RequestStream {
             match self.arrival().filter(|at| *at <= self.until) {
                 Some(at) if at <= now => {
                     self.cursor = at;
-                    self.left = match self.shape.arrivals {
-                        Arrivals::Poisson => self.random.exponential(),
-                        Arrivals::Even => 1.0,
-                    };
-                    return Some(self.scope());
+                    self.left = self.distance();
+                    let scope = self.scope();
+                    self.skip(self.turn.of - 1);
+                    return Some(scope);
                 }
                 _ if self.until <= now => self.turn(self.until),
                 _ => return None,
@@ -128,6 +149,22 @@ impl RequestStream {
         let at = self.cursor as f64 + after.ceil();
         (self.rate > 0.0 && at < u64::MAX as f64)
             .then(|| self.cursor.saturating_add(after.ceil() as u64))
+    }
+
+    /// Returns the distance between two requests, where 1 is the mean.
+    fn distance(&mut self) -> f64 {
+        match self.shape.arrivals {
+            Arrivals::Poisson => self.random.exponential(),
+            Arrivals::Even => 1.0,
+        }
+    }
+
+    /// Leaves so many requests to the Envoys whose turn it is.
+    fn skip(&mut self, requests: u32) {
+        for _ in 0..requests {
+            self.left += self.distance();
+            self.scope();
+        }
     }
 
     fn scope(&mut self) -> u32 {

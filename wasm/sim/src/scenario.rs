@@ -16,7 +16,7 @@ mod quantity;
 
 pub use self::check::ScenarioError;
 pub use self::demand::{
-    Arrivals, DemandSpec, OnOff, Program, Ramp, ScopeSpread, Spike, Trace, Walk,
+    Arrivals, DemandSpec, OnOff, Program, Ramp, Routing, ScopeSpread, Spike, Trace, Walk,
 };
 pub use self::event::{
     Crash, Cut, DemandChange, Deploy, Direction, EventSpec, HandOver, Kill, Mishaps, Selection,

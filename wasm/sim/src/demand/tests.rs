@@ -13,7 +13,8 @@ fn stream(program: Program, arrivals: Arrivals) -> RequestStream {
         cost: 1,
     };
     let course = Course::new(Rc::new(program), 1.0);
-    RequestStream::new(Duration::ZERO, Rc::new(shape), course, Random::new(1))
+    let random = Random::new(1);
+    RequestStream::new(Duration::ZERO, Rc::new(shape), course, random, Turn::ALWAYS)
 }
 
 /// Returns the requests of each of the first `seconds`.
@@ -208,4 +209,41 @@ fn turns_that_are_longer_than_time_do_not_end() {
     };
     let counts = per_second(&mut stream(Program::Walk(walk), Arrivals::Even), 3);
     assert!(counts[2].abs_diff(3) <= 1, "{counts:?}");
+}
+
+#[test]
+fn envoys_that_take_turns_have_the_requests_of_one_stream_one_after_the_other() {
+    let arrivals = |arrivals, turn| {
+        let shape = Rc::new(DemandShape {
+            scopes: (0..5).collect(),
+            zipf: Some(Zipf::new(5, 1.0)),
+            arrivals,
+            takes: Duration::ZERO,
+            bytes: [0; 2],
+            cost: 1,
+        });
+        let ramp = Program::Ramp(Ramp {
+            from: Amount(5.0),
+            to: Amount(50.0),
+            at: Span::from_secs(1),
+            over: Span::from_secs(5),
+        });
+        let course = Course::new(Rc::new(ramp), 1.0);
+        let mut stream = RequestStream::new(Duration::ZERO, shape, course, Random::new(3), turn);
+        let mut all = Vec::new();
+        while let Some(at) = stream.due().filter(|at| *at < 9 * SECOND) {
+            all.extend(stream.take(at).map(|scope| (at.as_micros(), scope)));
+        }
+        all
+    };
+    for kind in [Arrivals::Poisson, Arrivals::Even] {
+        let alone = arrivals(kind, Turn::ALWAYS);
+        let parts = [0, 1, 2].map(|place| arrivals(kind, Turn { place, of: 3 }));
+        assert!(alone.len() > 200, "{}", alone.len());
+        for (n, (at, scope)) in alone.into_iter().enumerate() {
+            let (own, own_scope) = parts[n % 3][n / 3];
+            assert_eq!(scope, own_scope, "{kind:?}: request {n}");
+            assert!(at.abs_diff(own) <= 1, "{kind:?}: request {n}");
+        }
+    }
 }

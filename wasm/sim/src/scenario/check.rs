@@ -10,7 +10,7 @@ mod events;
 mod size;
 
 use super::{
-    CoordinatorSpec, DemandSpec, EnvoyGroup, EventSpec, Program, Scenario, Selection, Span,
+    CoordinatorSpec, DemandSpec, EnvoyGroup, EventSpec, Program, Routing, Scenario, Selection, Span,
 };
 
 /// The most Envoys.
@@ -223,6 +223,13 @@ impl Check<'_> {
                 (None, Some(program)) => self.program(&join(&field, "total"), program),
                 _ => self.refuse(&field, "needs either each or total, requests per second"),
             }
+            let program = demand.each.as_ref().or(demand.total.as_ref());
+            let walks = matches!(program, Some(Program::Walk(_)));
+            let is_shared = demand.routing == Routing::RoundRobin;
+            self.ensure(!(walks && is_shared), &join(&field, "routing"), || {
+                "round_robin has one course for all Envoys, and a walk is of each for itself"
+                    .to_owned()
+            });
         }
         self.ensure(scopes <= SCOPES_MAX, "demand", || {
             format!("{scopes} scopes are more than {SCOPES_MAX}")

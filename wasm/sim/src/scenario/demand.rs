@@ -25,6 +25,8 @@ pub struct DemandSpec {
     pub total: Option<Program>,
     /// Spacing of requests.
     pub arrivals: Arrivals,
+    /// Choice of the Envoy that a request comes to.
+    pub routing: Routing,
     /// Time for which each request is in flight.
     pub takes: Span,
     /// Bytes of each request's body, and of its response's.
@@ -57,6 +59,17 @@ pub enum Arrivals {
     Poisson,
     /// At equal distances.
     Even,
+}
+
+/// Choice of the Envoy that a request comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Routing {
+    /// At random.
+    #[default]
+    Random,
+    /// To one after the other.
+    RoundRobin,
 }
 
 /// Requests per second over time.

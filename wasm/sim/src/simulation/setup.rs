@@ -10,7 +10,7 @@ use super::plan::select;
 use super::{Envoy, Simulation};
 use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
-use crate::demand::{Course, DemandShape, RequestStream, Zipf};
+use crate::demand::{Course, DemandShape, RequestStream, Turn, Zipf};
 use crate::event_queue::EventQueue;
 use crate::ideal::IdealBuckets;
 use crate::limits::LimitTable;
@@ -18,7 +18,7 @@ use crate::observer::ObserverSlot;
 use crate::process::{ProcessKind, Tally};
 use crate::random::Random;
 use crate::recorder::Recorder;
-use crate::scenario::{DemandSpec, Program, Scenario};
+use crate::scenario::{DemandSpec, Program, Routing, Scenario};
 use crate::scopes::ScopeTable;
 use crate::topology::Topology;
 use crate::windows::Windows;
@@ -112,10 +112,17 @@ impl Simulation {
                 (None, None) => (&Program::Constant(crate::scenario::Amount(0.0)), 0.0),
             };
             let program = Rc::new(program.clone());
-            for envoy in selected {
+            let takes_turns = demand.routing == Routing::RoundRobin;
+            let shared = takes_turns.then(|| self.start_random.fork());
+            let of = selected.len() as u32;
+            for (place, envoy) in (0..).zip(selected) {
+                let (scale, random, turn) = match &shared {
+                    Some(shared) => (scale * count, shared.clone(), Turn { place, of }),
+                    None => (scale, self.start_random.fork(), Turn::ALWAYS),
+                };
                 let course = Course::new(program.clone(), scale);
-                let random = self.start_random.fork();
-                let stream = RequestStream::new(Duration::ZERO, shape.clone(), course, random);
+                let shape = shape.clone();
+                let stream = RequestStream::new(Duration::ZERO, shape, course, random, turn);
                 self.envoys[envoy].streams.push(stream);
             }
         }

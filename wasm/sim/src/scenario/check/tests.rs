@@ -233,6 +233,21 @@ fn steps_are_not_shorter_than_a_millisecond() {
 }
 
 #[test]
+fn envoys_that_walk_alone_take_no_turns() {
+    let mut of = scenario(1, 1, Span::from_secs(1));
+    of.demand[0].routing = Routing::RoundRobin;
+    assert_eq!(of.check(0), []);
+    of.demand[0].each = Some(Program::Walk(Walk {
+        from: Amount(1.0),
+        by: Share(0.1),
+        every: Span::from_secs(1),
+    }));
+    let errors = of.check(0);
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(errors[0].field, "demand[0].routing");
+}
+
+#[test]
 fn a_scenario_says_what_it_costs() {
     let mut of = scenario(100, 1, Span::from_secs(1));
     // 100 Envoys with one request and 50 ticks a second, for ten seconds.
