@@ -19,7 +19,7 @@
 
 use core::time::Duration;
 
-use crate::units::{Instant, MICRO, Rate, Tokens, mul_div};
+use crate::units::{Instant, MICRO, Rate, Tokens};
 
 /// BucketState into which a micro-token divides: with a rate per second, one per nanosecond.
 const FINE: u64 = 1_000_000_000;
@@ -28,8 +28,9 @@ const FINE_WIDE: u128 = FINE as u128;
 /// Tokens earned at a rate up to a burst.
 ///
 /// In any window of length `t` it admits at most `burst + rate * t`. Across changes made by
-/// [`TokenBucket::set`] the burst is that at the window's start plus every raise within it: the
-/// largest burst of the window, unless the burst was lowered and raised again.
+/// [`TokenBucket::set`] the burst is that at the window's start, for a change adds no token, and the
+/// rate is what it was at each moment. So buckets that share a rate and a burst keep both together,
+/// however their shares change.
 ///
 /// ```
 /// use core::time::Duration;
@@ -202,24 +203,13 @@ impl TokenBucket {
 
     /// Changes rate and burst from `now` on.
     ///
-    /// Tokens earned until now were earned at the old rate. A balance keeps its proportion to the
-    /// burst, rounded down: half full stays half full, a change never fills a bucket, and one whose
-    /// burst was zero starts empty. A debt is owed in tokens and stays as it is.
+    /// Tokens earned until now were earned at the old rate. A balance stays as it is, but for what
+    /// is above the new burst: a raise adds nothing, and a lower burst takes only what no longer
+    /// fits.
     pub fn set(&mut self, now: Instant, rate: Rate, burst: Tokens) {
         self.refill(now);
-        let old = self.0.burst;
         self.0.rate = rate;
         self.0.burst = burst.min(Tokens::from_micros(i64::MAX.unsigned_abs()));
-        if let Ok(balance) = u64::try_from(self.0.balance)
-            && old != self.0.burst
-        {
-            let scaled = mul_div(
-                balance,
-                self.0.burst.as_micros(),
-                u128::from(old.as_micros()),
-            );
-            self.0.balance = i64::try_from(scaled).unwrap_or(i64::MAX);
-        }
         self.cap();
     }
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use tollgate_core::bucket::{BucketState, TokenBucket};
+use tollgate_core::bucket::TokenBucket;
 use tollgate_core::units::{Instant, Rate, Tokens, mul_div};
 
 use super::answer::Verdict;
@@ -175,7 +175,8 @@ impl OwnLimits {
         } else {
             return None;
         };
-        set_flow(bucket, now, limit.flow(division));
+        let (rate, burst) = limit.flow(division);
+        bucket.set(now, rate, burst);
         Some(bucket)
     }
 
@@ -191,23 +192,6 @@ impl OwnLimits {
         self.buckets.retain(|_, bucket| !is_full(bucket));
         self.shared.retain(|_, bucket| !is_full(bucket));
     }
-}
-
-// === free functions ===
-
-/// Sets rate and burst. A balance shrinks in proportion to the burst but grows only by earning, as that of a
-/// lease does.
-fn set_flow(bucket: &mut TokenBucket, now: Instant, (rate, burst): (Rate, Tokens)) {
-    if (rate, burst) == (bucket.rate(), bucket.burst()) {
-        return;
-    }
-    let before = bucket.balance(now);
-    bucket.set(now, rate, burst);
-    let parts = bucket.to_parts();
-    *bucket = TokenBucket::from_parts(BucketState {
-        balance: parts.balance.min(before),
-        ..parts
-    });
 }
 
 #[cfg(test)]

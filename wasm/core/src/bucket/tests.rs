@@ -96,16 +96,16 @@ fn more_than_the_burst_is_an_outcome_of_its_own() {
 }
 
 #[test]
-fn a_change_keeps_the_proportion() {
+fn a_change_adds_nothing_and_takes_what_does_not_fit() {
     // Balance and burst before, burst after, balance after.
     let rows: [(i64, u64, u64, i64); 8] = [
-        (50, 100, 200, 100),
-        (50, 100, 10, 5),
+        (50, 100, 200, 50),
+        (50, 100, 60, 50),
+        (50, 100, 10, 10),
         (100, 100, 100, 100),
-        (100, 100, 1000, 1000), // full stays full, but nothing else becomes it
-        (0, 100, 1000, 0),
-        (-70, 100, 10, -70), // a debt is owed in tokens
-        (0, 0, 100, 0),      // from a burst of zero one starts empty
+        (100, 100, 1000, 100),
+        (-70, 100, 10, -70),
+        (0, 0, 100, 0),
         (7, 100, 0, 0),
     ];
     for (before, old, new, wanted) in rows {

@@ -430,26 +430,26 @@ impl RateLimiter {
         }
     }
 
-    /// Sets rate and burst. A balance shrinks in proportion to the burst but grows only by earning:
-    /// if it grew in proportion too, a lease that goes up and down would mint tokens. Only a new
-    /// bucket grows with its burst, until its first lease: then it holds all but what was spent.
+    /// Sets rate and burst. A balance grows only by earning: if it grew with the burst, a lease that
+    /// goes up and down would mint tokens. Only that of a new bucket does, until its first lease:
+    /// then it holds all but what was spent.
     fn set_flow(&mut self, now: Instant, policy: &Policy) {
         let (rate, burst) = self.flow(now, policy);
         let old = self.bucket.burst();
         if (rate, burst) == (self.bucket.rate(), old) {
             return;
         }
-        let before = self.bucket.balance(now);
-        let raised = micros(burst).saturating_sub(micros(old));
-        // Tokens that a bucket loses while it is not full may have been spent before.
-        self.fresh &= raised >= 0 || before >= micros(old);
+        // Tokens that do not fit in a bucket that is not full may have been spent before.
+        self.fresh &= burst >= old || self.bucket.balance(now) >= micros(old);
         self.bucket.set(now, rate, burst);
-        let parts = self.bucket.to_parts();
-        let balance = match self.fresh && raised > 0 {
-            true => before.saturating_add(raised),
-            false => parts.balance.min(before),
-        };
-        self.bucket = TokenBucket::from_parts(BucketState { balance, ..parts });
+        if self.fresh {
+            let parts = self.bucket.to_parts();
+            let raised = micros(burst.saturating_sub(old));
+            self.bucket = TokenBucket::from_parts(BucketState {
+                balance: parts.balance.saturating_add(raised),
+                ..parts
+            });
+        }
     }
 
     fn cache_size(&self, workers: u32) -> Tokens {

@@ -117,6 +117,66 @@ pub(crate) fn never_admits_more_than_burst_and_rate(seed: u64) -> Verdict {
     Ok(())
 }
 
+/// Buckets that share a rate and a burst, as those of a fleet do, admit no more together in any window
+/// than one bucket, however often their shares go up and down: no share grows before others have
+/// shrunk.
+pub(crate) fn shares_that_change_mint_nothing(seed: u64) -> Verdict {
+    let mut random = Random::new(seed);
+    let (rate, burst) = (random.spread(1 << 34) + 1, random.spread(100 * MICRO) + 1);
+    let count = random.below(5) + 1;
+    let (mut rates_left, mut bursts_left) = (rate, burst);
+    let part = |left: &mut u64, random: &mut Random| {
+        let part = random.below(*left + 1);
+        *left -= part;
+        part
+    };
+    let mut buckets: Vec<_> = (0..count)
+        .map(|_| {
+            let rate = Rate::from_micros(part(&mut rates_left, &mut random));
+            let burst = Tokens::from_micros(part(&mut bursts_left, &mut random));
+            TokenBucket::new(Instant::ZERO, rate, burst)
+        })
+        .collect();
+    let mut moments = vec![(0_u64, 0_u64)];
+    let mut nanos = 0;
+    let mut admitted = 0;
+    for _ in 0..150 {
+        nanos += random.spread(1 << 34);
+        let now = Instant::from_nanos(nanos);
+        let bucket = &mut buckets[random.below(count) as usize];
+        if random.chance(50) {
+            rates_left += bucket.rate().as_micros();
+            bursts_left += bucket.burst().as_micros();
+            let rate = Rate::from_micros(part(&mut rates_left, &mut random));
+            let burst = Tokens::from_micros(part(&mut bursts_left, &mut random));
+            bucket.set(now, rate, burst);
+        } else {
+            let want = Tokens::from_micros(random.spread(burst + MICRO));
+            let got = match random.chance(50) {
+                true => bucket.take(now, want).map(|()| want),
+                false => bucket.take_up_to(now, Tokens::ZERO, want),
+            };
+            admitted += got.map_or(0, Tokens::as_micros);
+        }
+        moments.push((nanos, admitted));
+    }
+    for (i, start) in moments.iter().enumerate() {
+        for end in &moments[i + 1..] {
+            let window = u128::from(end.0 - start.0);
+            let earned = (u128::from(rate) * window).div_ceil(FINE as u128);
+            // What a bucket has earned of its next millionth is not in its balance.
+            let most = u128::from(burst) + earned + u128::from(count);
+            let got = u128::from(end.1 - start.1);
+            ensure!(
+                got <= most,
+                "{got} of {most} in {window} ns after {}",
+                start.0
+            );
+        }
+    }
+    Ok(())
+}
+
 /// A refused take passes at the instant it named, and not a nanosecond before.
 pub(crate) fn denied_exactly_until_retry_at(seed: u64) -> Verdict {
     let mut random = Random::new(seed);

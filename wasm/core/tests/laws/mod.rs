@@ -31,6 +31,7 @@ macro_rules! each_law {
         laws::each_law! { @ $test, $seeds,
             bucket::equals_its_definition,
             bucket::never_admits_more_than_burst_and_rate,
+            bucket::shares_that_change_mint_nothing,
             bucket::denied_exactly_until_retry_at,
             bucket::any_cut_of_time_earns_the_same,
             fair_share::equals_water_filling,

@@ -101,7 +101,7 @@ fn a_limiter_that_waits_for_its_first_lease_is_reusable_only_when_it_is_abandone
 fn a_bucket_that_lost_tokens_while_it_was_full_has_the_whole_burst_of_its_first_lease() {
     // Time after one token was taken until the burst falls from 100 to 10; tokens that pass once
     // the first lease has raised it to 100 again.
-    for (ms, want) in [(0, 9), (1000, 100)] {
+    for (ms, want) in [(0, 10), (1000, 100)] {
         let mut p = Process::new();
         p.policy.first_lease_wait = Duration::ZERO;
         p.policy.safe = Capacity::from_whole(100);
