@@ -21,6 +21,17 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// The soonest an answer is followed by the next request, whatever it says.
 const INTERVAL_FLOOR: Duration = Duration::from_millis(10);
 
+/// The latest an answer is followed by the next request, whatever it says: what a false coordinator
+/// has lent is corrected by then.
+const INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+/// Failures in a row after which, without a lease, a master is lost: it may have been a false one.
+const LOST_AFTER: u8 = 3;
+
+/// Failures in a row after which a master is lost although it has lent for longer: one and a half to
+/// three minutes. A lease of ten seconds is over after some twenty to forty.
+const LOST_WITH_LEASE_AFTER: u8 = 60;
+
 /// Lease of one resource and the state of its renewal; plain data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseClient {
@@ -166,12 +177,29 @@ impl LeaseClient {
         self.capacity.map(|_| LeaseMessage::Release { sequence })
     }
 
-    /// Checks whether an answer from `origin` may be applied, see [`Origin::check_after`].
+    /// Checks whether an answer from `origin` may be applied at `now`, see [`Origin::check_after`].
+    ///
+    /// After a master that is lost any possible one may follow. Then nothing that the lost one has lent
+    /// is in use besides what the answer lends: its lease has ended, or the answer's takes its place. So
+    /// the client is as one that starts now, which may meet any master.
     ///
     /// # Errors
     /// If the answer must not be applied.
-    pub fn check_origin(&self, origin: Origin) -> Result<(), EpochError> {
-        origin.check_after(self.origin)
+    pub fn check_origin(&self, now: Instant, origin: Origin) -> Result<(), EpochError> {
+        match origin.check_after(self.origin) {
+            Err(_) if origin.epoch.is_possible() && self.has_lost_master(now) => Ok(()),
+            checked => checked,
+        }
+    }
+
+    /// Whether the master of the last answer has not answered for so long that another one may be
+    /// believed.
+    fn has_lost_master(&self, now: Instant) -> bool {
+        let has_lease = self.valid_lease(now).is_some();
+        match has_lease {
+            true => self.failures >= LOST_WITH_LEASE_AFTER,
+            false => self.failures >= LOST_AFTER,
+        }
     }
 
     /// Whether the answer to the request of `sequence` is awaited.
@@ -191,7 +219,7 @@ impl LeaseClient {
         origin: Origin,
         answer: &Answer,
     ) -> Result<bool, EpochError> {
-        self.check_origin(origin).inspect_err(|_| {
+        self.check_origin(now, origin).inspect_err(|_| {
             self.handle_failure(now, sequence, sequence);
         })?;
         let awaited = self.awaits(sequence);
@@ -208,7 +236,8 @@ impl LeaseClient {
         self.origin = origin;
         self.safe = answer.safe;
         self.capacity = Some(answer.capacity);
-        self.due = Some(now.saturating_add(answer.refresh_interval.max(INTERVAL_FLOOR)));
+        let interval = answer.refresh_interval.clamp(INTERVAL_FLOOR, INTERVAL_MAX);
+        self.due = Some(now.saturating_add(interval));
         let lease = answer.lease.map(|terms| HeldLease {
             capacity: terms.capacity,
             burst: terms.burst,

@@ -162,9 +162,9 @@ impl ProcessLease {
     }
 
     /// Whether an answer from `origin` to the request of `sequence` counts. One of an epoch that
-    /// cannot follow counts as a failure, see [`Origin::check_after`].
+    /// cannot follow counts as a failure, see [`LeaseClient::check_origin`].
     pub(super) fn accepts(&mut self, now: Instant, sequence: u64, origin: Origin) -> bool {
-        if self.client.check_origin(origin).is_err() {
+        if self.client.check_origin(now, origin).is_err() {
             self.handle_failure(now, sequence, sequence);
             return false;
         }

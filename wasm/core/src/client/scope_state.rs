@@ -145,14 +145,14 @@ impl ScopeState {
         concurrency.map_or(NudgeEffect::Ignored, |limiter| limiter.lease.nudge(now))
     }
 
-    /// Checks whether an answer from `origin` for one unit may be applied; [`ScopeState::handle_answer`]
+    /// Checks whether an answer from `origin` for one unit may be applied at `now`; [`ScopeState::handle_answer`]
     /// takes one that may not for a failure.
     ///
     /// # Errors
     /// If it may not.
-    pub fn check_origin(&self, unit: Unit, origin: Origin) -> Result<(), EpochError> {
+    pub fn check_origin(&self, now: Instant, unit: Unit, origin: Origin) -> Result<(), EpochError> {
         let lease = self.lease(unit);
-        lease.map_or(Ok(()), |lease| lease.client.check_origin(origin))
+        lease.map_or(Ok(()), |lease| lease.client.check_origin(now, origin))
     }
 
     /// Applies the `answer` from `origin` for one unit. False if it was dropped.

@@ -76,6 +76,9 @@ impl Origin {
     /// different shards say nothing of each other, and an impossible epoch that was believed by an
     /// earlier version says nothing either.
     ///
+    /// A client may know that nothing of `last` is left, see
+    /// [`LeaseClient::check_origin`](crate::lease_client::LeaseClient::check_origin).
+    ///
     /// # Errors
     /// If the answer must not be applied.
     pub fn check_after(self, last: Self) -> Result<(), EpochError> {

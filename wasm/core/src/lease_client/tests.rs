@@ -94,3 +94,159 @@ fn a_release_is_sent_only_to_a_server_that_has_answered() {
     assert_eq!(client.release(4), Some(LeaseMessage::Release { sequence }));
     assert_eq!((client.due(), client.valid_lease(at(1))), (None, None));
 }
+
+/// A client that is answered again and again, as a test plays it.
+struct Play {
+    client: LeaseClient,
+    now: u64,
+    sequence: u64,
+}
+
+impl Play {
+    fn new() -> Self {
+        Self {
+            client: LeaseClient::new(Some(at(0))),
+            now: 0,
+            sequence: 0,
+        }
+    }
+
+    /// Lets the next request be answered by the master of `epoch`, when it is due.
+    fn answer(&mut self, epoch: u64, answer: &Answer) -> Result<bool, EpochError> {
+        let due = self.client.due().expect("a request");
+        let due_ms = u64::try_from(due.saturating_since(at(0)).as_millis()).unwrap() + 1;
+        self.now = self.now.max(due_ms);
+        self.sequence += 1;
+        ask(&mut self.client, at(self.now), self.sequence);
+        let origin = Origin::alone(Epoch(epoch));
+        self.client
+            .handle_answer(at(self.now), self.sequence, origin, answer)
+    }
+
+    /// Lets requests be answered so until an answer counts; returns how long that took.
+    fn answer_until_applied(&mut self, epoch: u64, lends: &Answer) -> Duration {
+        let from = self.now;
+        while self.answer(epoch, lends) != Ok(true) {
+            assert!(self.now < from + 1_000_000, "never");
+        }
+        Duration::from_millis(self.now - from)
+    }
+}
+
+/// An epoch of a clock, in 2026.
+const CLOCK: u64 = 1_790_000_000_000;
+
+#[test]
+fn an_earlier_master_is_believed_again_when_nothing_of_the_later_one_is_left() {
+    for lie in [CLOCK + 1, CLOCK + (1 << 36), Epoch::MAX.0] {
+        let mut play = Play::new();
+        if lie != Epoch::MAX.0 {
+            assert_eq!(play.answer(CLOCK, &answer(6, 10)), Ok(true));
+        }
+        assert_eq!(play.answer(lie, &answer(9, 10)), Ok(true));
+        let lease = play.client.lease.unwrap();
+        let passed = play.answer_until_applied(CLOCK, &answer(6, 10));
+        assert!(at(play.now) >= lease.expiry, "{lie}: while it was in use");
+        assert!(passed < Duration::from_secs(11), "{lie}: {passed:?}");
+        assert_eq!(play.answer(CLOCK, &answer(6, 10)), Ok(true));
+    }
+}
+
+#[test]
+fn an_earlier_master_has_to_answer_again_and_again() {
+    let mut play = Play::new();
+    // A master that learns lends nothing, so that there is nothing to use.
+    let nothing = Answer {
+        lease: None,
+        ..answer(0, 10)
+    };
+    assert_eq!(play.answer(2, &nothing), Ok(true));
+    for _ in 0..10 {
+        for _ in 0..LOST_AFTER {
+            let lower = play.answer(1, &answer(9, 10));
+            assert!(matches!(lower, Err(EpochError::Lower { .. })), "{lower:?}");
+        }
+        assert_eq!(play.answer(2, &nothing), Ok(true));
+    }
+}
+
+#[test]
+fn a_lease_for_a_day_from_a_false_master_holds_for_minutes() {
+    let mut play = Play::new();
+    play.answer(CLOCK, &answer(6, 10)).unwrap();
+    let day = Answer {
+        refresh_interval: crate::limit::LEASE_MAX,
+        ..answer(0, 86_400)
+    };
+    // In the same term the next answer corrects it.
+    assert_eq!(play.answer(CLOCK, &day), Ok(true));
+    let before = play.now;
+    assert_eq!(play.answer(CLOCK, &answer(6, 10)), Ok(true));
+    assert!(play.now - before <= 60_001, "{}", play.now - before);
+    // In a higher one it is given up.
+    assert_eq!(play.answer(CLOCK + 1, &day), Ok(true));
+    let passed = play.answer_until_applied(CLOCK, &answer(6, 10));
+    assert!(passed > Duration::from_secs(60), "{passed:?}");
+    assert!(passed < Duration::from_secs(300), "{passed:?}");
+    assert_eq!(
+        play.client
+            .valid_lease(at(play.now))
+            .map(|lease| lease.capacity),
+        Some(Capacity::from_whole(6))
+    );
+}
+
+#[test]
+fn a_leap_is_believed_when_nothing_of_the_earlier_master_is_left() {
+    let mut play = Play::new();
+    assert_eq!(play.answer(CLOCK, &answer(6, 10)), Ok(true));
+    let (leap, impossible) = (CLOCK + (1 << 37), 1 << 42);
+    let refused = play.answer(leap, &answer(6, 10));
+    assert!(
+        matches!(refused, Err(EpochError::Jump { .. })),
+        "{refused:?}"
+    );
+    for _ in 0..200 {
+        assert!(play.answer(impossible, &answer(9, 10)).is_err());
+    }
+    assert_eq!(play.answer(leap, &answer(6, 10)), Ok(true));
+}
+
+/// Law 5: whoever answers, in whatever order.
+#[test]
+fn no_lower_epochs_answer_is_applied_while_a_lease_of_a_higher_one_is_in_use() {
+    let mut lower = 0;
+    for seed in 0..300_u64 {
+        let mut play = Play::new();
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            crate::hash::mixed(state) % below
+        };
+        // Most answers of a time come from one master.
+        let mut epoch = 1;
+        for _ in 0..300 {
+            epoch = if random(20) == 0 {
+                1 + random(4)
+            } else {
+                epoch
+            };
+            let answers = if random(30) == 0 {
+                1 + random(4)
+            } else {
+                epoch
+            };
+            let lends = Answer {
+                lease: answer(5, 1 + random(20)).lease.filter(|_| random(5) > 0),
+                ..answer(5, 1 + random(8))
+            };
+            let (known, held) = (play.client.origin.epoch.0, play.client.lease);
+            if play.answer(answers, &lends) == Ok(true) && answers < known {
+                let in_use = held.filter(|lease| lease.expiry > at(play.now));
+                assert_eq!(in_use, None, "seed {seed}: epoch {answers} after {known}");
+                lower += 1;
+            }
+        }
+    }
+    assert!(lower > 300, "{lower} masters were lost");
+}

@@ -70,7 +70,9 @@ impl LeaseServer {
     /// with `level` coordinators above. True if it counts: it was the latest request.
     ///
     /// # Errors
-    /// If the answer must not be applied, see [`Origin::check_after`]; it is taken for a failure.
+    /// If the answer must not be applied, see
+    /// [`LeaseClient::check_origin`](crate::lease_client::LeaseClient::check_origin); it is taken for a
+    /// failure.
     pub fn handle_parent_answer(
         &mut self,
         now: Instant,

@@ -103,7 +103,7 @@ impl LeaseSync {
             let mut epoch = Ok(());
             for found in units {
                 let origin = answer.origin;
-                epoch = epoch.and_then(|()| scope_state.check_origin(found.unit, origin));
+                epoch = epoch.and_then(|()| scope_state.check_origin(now, found.unit, origin));
                 counts |= scope_state.handle_answer(now, policy, origin, found);
             }
             for (unit, request) in &lacking {
@@ -158,7 +158,10 @@ impl LeaseSync {
             return;
         }
         *last = Some(now);
-        let message = format!("tollgate: an answer for {scope} was not applied: {error}");
+        let message = format!(
+            "tollgate: an answer for {scope} was not applied: {error}; one that is possible will be, if \
+             calls go on like this until no lease is left"
+        );
         process.host.log(Level::Warn, &message);
     }
 }

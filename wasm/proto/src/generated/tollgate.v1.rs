@@ -113,7 +113,7 @@ pub struct ScopeResponse {
     #[prost(enumeration = "Unit", repeated, tag = "5")]
     pub limited: ::prost::alloc::vec::Vec<i32>,
     /// The term of the master that answers for this scope; 0: that of the whole response. A client
-    /// never applies a lower one than it has applied of the same shard.
+    /// does not apply a lower one than it has applied of the same shard while a lease of that is in use.
     #[prost(uint64, tag = "6")]
     pub epoch: u64,
     /// The shard of the scope, counted from 1, at most 65536; 0 from a coordinator without a cluster.

@@ -62,6 +62,25 @@ fn a_second_of_answers_from_an_impossible_epoch_pins_nobody() {
 }
 
 #[test]
+fn a_second_of_answers_from_a_higher_epoch_costs_no_more_than_a_lease() {
+    for lie in [CLOCK + 1, CLOCK + (1 << 36)] {
+        let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+        worker.serve(5, CLOCK);
+        worker.serve(1, lie);
+        // The false lease lasts for ten seconds, and its master is lost soon after.
+        worker.serve(11, CLOCK);
+        let refused = worker.stats().lower_epochs.get();
+        assert!(refused > 0);
+        let rate = worker.serve(20, CLOCK) / 20;
+        assert!((90..=110).contains(&rate), "{rate} per second after {lie}");
+        assert_eq!(worker.stats().lower_epochs.get(), refused, "after {lie}");
+        let warnings = worker.warnings().into_iter();
+        let warnings = warnings.filter(|line| line.contains("was not applied"));
+        assert_eq!(warnings.count(), 1, "after {lie}");
+    }
+}
+
+#[test]
 fn a_first_answer_from_an_impossible_epoch_is_no_answer() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
     worker.serve(1, u64::MAX);
