@@ -141,7 +141,7 @@ impl Published {
 
 // === free functions ===
 
-fn counters(stats: &Stats, invalid_costs: Counter) -> [(&'static str, Counter); 17] {
+fn counters(stats: &Stats, invalid_costs: Counter) -> [(&'static str, Counter); 18] {
     [
         ("allowed", stats.allowed),
         ("pending", stats.pending),
@@ -154,6 +154,7 @@ fn counters(stats: &Stats, invalid_costs: Counter) -> [(&'static str, Counter); 
         ("nudges", stats.nudges),
         ("nudge_errors", stats.nudge_errors),
         ("watches", stats.watches),
+        ("watch_floods", stats.watch_floods),
         ("lower_epochs", stats.lower_epochs),
         ("epoch_jumps", stats.epoch_jumps),
         ("overflow", stats.overflow),

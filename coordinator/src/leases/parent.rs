@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::{ClientId, ClientRun, IdError, Run};
 use tollgate_proto::nudge::Watch;
@@ -42,6 +42,10 @@ pub use self::status::ParentCallStatus;
 /// Release calls in flight. A parent that does not answer them must not keep others from being
 /// sent.
 const RELEASES_MAX: usize = 8;
+
+/// Pause after each message of nudges: a parent that names without end keeps no driver busy. Meanwhile
+/// it gathers what it has to name.
+const NUDGE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Time for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -173,7 +177,9 @@ impl Parent {
     async fn carry_nudges(self, client: ClientRun, driver: WeakDriverHandle) {
         let watch = Watch::Client(client);
         let mut source = NudgeSource::new(&watch, self.watch_channels, self.addresses);
-        while driver.nudged(source.next().await.resources).await.is_some() {}
+        while driver.nudged(source.next().await.resources).await.is_some() {
+            sleep(NUDGE_PAUSE).await;
+        }
     }
 }
 

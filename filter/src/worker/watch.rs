@@ -37,6 +37,9 @@ impl<H: Host + Clone> Worker<H> {
 
     /// Hands over a message that has come on the stream of `token`.
     pub fn handle_nudge(&mut self, token: u32, message: &[u8]) {
+        if !self.engine.watches(token) {
+            return;
+        }
         self.engine.handle_nudge(token, nudged(message));
         self.carry_out();
     }

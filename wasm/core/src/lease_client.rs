@@ -8,6 +8,7 @@
 use core::time::Duration;
 
 use crate::cluster::ShardId;
+use crate::early::EarlyRate;
 use crate::lease::{Answer, Claim, Demand, EpochError, LeaseRequest, Origin};
 use crate::units::{Capacity, Instant, Tokens};
 
@@ -17,6 +18,13 @@ use self::backoff::backoff;
 
 /// The soonest a change of demand makes a client ask again. The server has its own minimum.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Requests for one resource that nudges may make: a shift of demand takes two in a row of the one that
+/// gives back, and whatever a coordinator names, there are no more than the server answers anew.
+pub const NUDGED: EarlyRate = EarlyRate {
+    max: 4,
+    interval: MIN_INTERVAL,
+};
 
 /// The soonest an answer is followed by the next request, whatever it says.
 const INTERVAL_FLOOR: Duration = Duration::from_millis(10);

@@ -25,6 +25,7 @@ pub mod bucket;
 pub mod client;
 pub mod cluster;
 pub mod deadlines;
+pub mod early;
 mod hash;
 mod lack;
 pub mod lease;

@@ -30,6 +30,8 @@ pub struct Stats {
     pub nudges: Counter,
     /// Messages of coordinators that name resources and could not be read.
     pub nudge_errors: Counter,
+    /// Streams that were closed because more resources were named than a process can have.
+    pub watch_floods: Counter,
     /// Streams that were opened to be told of changed shares.
     pub watches: Counter,
     /// Answers that were not applied because a later master had answered before.

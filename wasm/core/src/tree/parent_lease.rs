@@ -3,8 +3,9 @@
 use core::time::Duration;
 
 use super::{LendableCapacity, LendableSource, ParentRequest};
+use crate::early::{EarlyAllowance, EarlyRate};
 use crate::lease::{Answer, Band, Claim, EpochError, LeaseRequest, NO_FINGERPRINT, Origin};
-use crate::lease_client::{LeaseClient, LeaseMessage};
+use crate::lease_client::{LeaseClient, LeaseMessage, NUDGED};
 use crate::limit::{Limit, SafeCapacity};
 use crate::pool::ResourceTotals;
 use crate::units::{Capacity, Instant};
@@ -30,8 +31,10 @@ pub(super) struct ParentLease {
     /// Time of the last request.
     asked_at: Instant,
     reported: ReportedTotals,
-    /// Time from which as many early requests may follow each other as ever.
-    early_all_from: Instant,
+    /// Early requests because of changed wants.
+    early: EarlyAllowance,
+    /// Early requests because of nudges.
+    early_nudged: EarlyAllowance,
     /// Its instant in the queue of requests.
     pub(super) queued_at: Instant,
     /// The resource has no clients.
@@ -78,7 +81,8 @@ impl ParentLease {
             unlimited: false,
             asked_at: Instant::ZERO,
             reported: ReportedTotals::default(),
-            early_all_from: Instant::ZERO,
+            early: EarlyAllowance::default(),
+            early_nudged: EarlyAllowance::default(),
             queued_at: now,
             idle: false,
             returning: false,
@@ -167,14 +171,16 @@ impl ParentLease {
     /// Makes the next request due after `min_refresh`, or at once if there may be an early one.
     fn hurry_within(&mut self, now: Instant, min_refresh: Duration) -> bool {
         let regular = self.asked_at.saturating_add(min_refresh).max(now);
-        let interval = min_refresh.saturating_mul(EARLY_EVERY);
-        let most = interval.saturating_mul(EARLY_MAX.saturating_sub(1));
-        if self.early_all_from > now.saturating_add(most) {
+        let rate = EarlyRate {
+            max: EARLY_MAX,
+            interval: min_refresh.saturating_mul(EARLY_EVERY),
+        };
+        if self.early.next_at(now, rate) > now {
             return self.client.hurry(self.asked_at, regular);
         }
         let hurries = self.client.hurry(self.asked_at, now);
         if hurries && self.due() < regular {
-            self.early_all_from = self.early_all_from.max(now).saturating_add(interval);
+            self.early.take(now, rate, 1);
         }
         hurries
     }
@@ -271,7 +277,7 @@ impl ParentLease {
         }
         self.returning = false;
         if core::mem::take(&mut self.nudged) {
-            self.client.due = Some(now);
+            self.hurry_nudged(now);
         }
         if let Some(terms) = answer.lease {
             self.unlimited = terms.capacity.is_unlimited();
@@ -288,7 +294,16 @@ impl ParentLease {
             true => self.nudged = true,
             // One that is idle has nothing to ask for, and one that fails waits.
             false if self.idle || self.client.failures > 0 => {}
-            false => self.client.due = Some(now),
+            false => self.hurry_nudged(now),
+        }
+    }
+
+    /// Makes the next request due as soon as nudges may.
+    fn hurry_nudged(&mut self, now: Instant) {
+        let at = self.early_nudged.next_at(now, NUDGED);
+        if self.client.due.is_none_or(|due| at < due) {
+            self.client.due = Some(at);
+            self.early_nudged.take(at, NUDGED, 1);
         }
     }
 

@@ -1,11 +1,13 @@
-//! Nudges: what a coordinator names is asked for at once, without regard to intervals.
+//! Nudges: what a coordinator names is asked for at once, without regard to its interval. What is named
+//! again and again has the interval of a demand that changes.
 
-use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tollgate_core::client::NudgeEffect;
+use tollgate_core::early::EarlyAllowance;
 use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::lease_client::NUDGED;
 use tollgate_core::units::Instant;
 
 use super::calls::{Reason, ScopeRequest};
@@ -13,9 +15,6 @@ use super::{LeaseSync, REQUESTS_PER_ROUND};
 use crate::host::Host;
 use crate::process::Process;
 use crate::shared_table::TableError;
-
-/// The soonest one nudged request of a slot is followed by the next, whatever a coordinator names.
-const NUDGE_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Resources by slot and unit, with their scopes.
 pub(super) type Named = BTreeMap<(u32, Unit), Arc<str>>;
@@ -26,8 +25,8 @@ pub(super) type Named = BTreeMap<(u32, Unit), Arc<str>>;
 pub(super) struct Nudges {
     /// Those that came while an answer was awaited, or too soon after another.
     waiting: Named,
-    /// Times of the last nudged requests, by slot; older ones than [`NUDGE_INTERVAL`] are forgotten.
-    asked: BTreeMap<u32, Instant>,
+    /// Allowances of nudged requests, by slot; those that are whole are forgotten.
+    early: BTreeMap<u32, EarlyAllowance>,
 }
 
 // === impl Nudges ===
@@ -39,8 +38,8 @@ impl Nudges {
     }
 
     fn is_too_soon(&self, now: Instant, slot: u32) -> bool {
-        let asked = self.asked.get(&slot);
-        asked.is_some_and(|asked| now.saturating_since(*asked) < NUDGE_INTERVAL)
+        let early = self.early.get(&slot);
+        early.is_some_and(|early| early.next_at(now, NUDGED) > now)
     }
 
     /// Takes out the nudges of the slots of `requests`.
@@ -57,8 +56,7 @@ impl Nudges {
 
     /// Takes out as many nudges as are looked at in one round.
     fn take_round(&mut self, now: Instant) -> Named {
-        self.asked
-            .retain(|_, asked| now.saturating_since(*asked) < NUDGE_INTERVAL);
+        self.early.retain(|_, early| !early.is_whole(now));
         let last = self.waiting.keys().nth(REQUESTS_PER_ROUND).copied();
         let left = last.map(|last| self.waiting.split_off(&last));
         core::mem::replace(&mut self.waiting, left.unwrap_or_default())
@@ -141,7 +139,8 @@ impl LeaseSync {
             }
         }
         for slot in &due {
-            self.nudges.asked.insert(*slot, now);
+            let early = self.nudges.early.entry(*slot).or_default();
+            early.take(now, NUDGED, 1);
             if let Some(schedule) = &mut self.schedule {
                 // For the next round, if the budget does not suffice.
                 schedule.set_due(*slot, Some(now));

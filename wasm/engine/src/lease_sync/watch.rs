@@ -7,6 +7,7 @@
 
 use core::time::Duration;
 
+use tollgate_core::early::{EarlyAllowance, EarlyRate};
 use tollgate_core::units::Instant;
 
 use super::{LeaseSync, Upstream};
@@ -22,6 +23,14 @@ const BACKOFF_MAX: Duration = Duration::from_secs(60);
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// gRPC's status of a coordinator that is older than the call.
 const UNIMPLEMENTED: u32 = 12;
+/// Names that may come, one more with each message. A coordinator sends at most 500 messages a second.
+/// After a change of limits it may name each scope of a process twice.
+const NAMES: EarlyRate = EarlyRate {
+    max: 20_000,
+    interval: Duration::from_micros(500),
+};
+/// Time between two warnings of a worker about floods.
+const WARNING_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Watch of one worker.
 #[derive(Debug, Default)]
@@ -30,6 +39,9 @@ pub(super) struct Watch {
     /// Ends in a row of streams that were not stable.
     failures: u32,
     retry_at: Option<Instant>,
+    /// Names that have come, on this stream and those before.
+    names: EarlyAllowance,
+    warned_at: Option<Instant>,
 }
 
 /// Stream that is open.
@@ -37,14 +49,43 @@ pub(super) struct Watch {
 struct OpenWatch {
     token: u32,
     since: Instant,
+    /// Whether more has come than may: it is closed at the next tick, because a host may still have
+    /// messages of it in hand.
+    floods: bool,
 }
 
 // === impl Watch ===
 
 impl Watch {
-    /// Returns whether `token` is that of the open stream.
-    pub(super) fn has(&self, token: u32) -> bool {
+    fn is_open(&self, token: u32) -> bool {
         self.open.as_ref().is_some_and(|open| open.token == token)
+    }
+
+    fn is_flooded(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.floods)
+    }
+
+    /// Notes a message of the open stream with so many names. True if that is more than may come.
+    fn floods(&mut self, now: Instant, names: usize) -> bool {
+        let floods = self.names.next_at(now, NAMES) > now;
+        match &mut self.open {
+            Some(open) if floods => open.floods = true,
+            _ => {
+                let names = u32::try_from(names).unwrap_or(u32::MAX);
+                self.names.take(now, NAMES, names.saturating_add(1));
+            }
+        }
+        floods
+    }
+
+    /// Returns whether a warning is due.
+    fn warns(&mut self, now: Instant) -> bool {
+        let lately = |at| now.saturating_since(at) < WARNING_INTERVAL;
+        let warns = !self.warned_at.is_some_and(lately);
+        if warns {
+            self.warned_at = Some(now);
+        }
+        warns
     }
 
     /// Returns the number of open streams, one at most.
@@ -57,15 +98,18 @@ impl Watch {
     }
 
     fn opened(&mut self, now: Instant, token: u32) {
-        self.open = Some(OpenWatch { token, since: now });
+        self.open = Some(OpenWatch {
+            token,
+            since: now,
+            floods: false,
+        });
     }
 
     /// Notes the end of a stream, or that none came about, and when to open the next one.
     fn ended(&mut self, now: Instant, status: Option<u32>, seed: u64) {
-        let age = self
-            .open
-            .take()
-            .map(|open| now.saturating_since(open.since));
+        // One that is closed as a flood was not stable, however long it took.
+        let open = self.open.take().filter(|open| !open.floods);
+        let age = open.map(|open| now.saturating_since(open.since));
         self.failures = match age {
             Some(age) if age >= STABLE_AFTER => 1,
             _ => self.failures.saturating_add(1),
@@ -81,9 +125,34 @@ impl Watch {
 // === impl LeaseSync ===
 
 impl LeaseSync {
-    /// Returns whether `token` is that of the open stream.
+    /// Returns whether `token` is that of the open stream, and its messages count.
     pub(crate) fn watches(&self, token: u32) -> bool {
-        self.watch.has(token)
+        self.watch.is_open(token) && !self.watch.is_flooded()
+    }
+
+    /// Returns whether `token` is that of the open stream.
+    pub(crate) fn has_watch(&self, token: u32) -> bool {
+        self.watch.is_open(token)
+    }
+
+    /// Notes a message of the open stream with so many names. True if it is dropped, because too many
+    /// have come; the stream is closed then.
+    pub(crate) fn drops_flood<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        now: Instant,
+        names: usize,
+    ) -> bool {
+        if !self.watch.floods(now, names) {
+            return false;
+        }
+        process.stats.watch_floods.add_one();
+        if self.watch.warns(now) {
+            let line = "tollgate: the coordinator names more scopes than a process can have: its \
+                        stream is closed, and opened again later";
+            process.host.log(Level::Warn, line);
+        }
+        true
     }
 
     /// Opens the stream while this worker leads and the process has a lease, and closes it when it
@@ -92,6 +161,9 @@ impl LeaseSync {
         let schedule = self.schedule.as_ref();
         if schedule.is_none_or(|schedule| schedule.used() == 0) {
             return self.close_watch(process);
+        }
+        if self.watch.is_flooded() {
+            self.close_flood(process, now);
         }
         if self.watch.may_open(now) {
             self.open_watch(process, now);
@@ -116,6 +188,14 @@ impl LeaseSync {
                 process.host.log(Level::Debug, &line);
             }
         }
+    }
+
+    #[cold]
+    fn close_flood<H: Host>(&mut self, process: &Process<H>, now: Instant) {
+        if let Some(open) = &self.watch.open {
+            process.host.unwatch(open.token);
+        }
+        self.watch.ended(now, None, process.identity.worker);
     }
 
     /// Closes the stream, if one is open.

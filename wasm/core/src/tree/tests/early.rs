@@ -88,3 +88,18 @@ fn a_lowered_lease_is_given_back_without_regard_to_the_minimum_interval() {
     leaf.refresh("a", (40, 100));
     assert_eq!(leaf.ask().has, Capacity::from_whole(40));
 }
+
+#[test]
+fn nudges_without_end_make_a_request_each_hundred_milliseconds() {
+    let mut leaf = leaf();
+    let mut asked = 0;
+    for _ in 0..1000 {
+        leaf.pass(1);
+        leaf.node.handle_parent_nudge(leaf.now, &leaf.id.clone());
+        if leaf.node.poll_parent().is_some_and(|at| at <= leaf.now) {
+            lend(&mut leaf, 100);
+            asked += 1;
+        }
+    }
+    assert!((4 + 8..=4 + 10).contains(&asked), "{asked}");
+}

@@ -187,7 +187,7 @@ fn an_answer_that_another_worker_awaits_is_awaited() {
 }
 
 #[test]
-fn a_resource_is_asked_for_no_more_often_than_every_two_milliseconds() {
+fn a_resource_that_is_named_without_end_is_asked_for_every_hundred_milliseconds() {
     let mut worker = leased(&["acme"]);
     let mut calls = 0;
     for n in 0..1000 {
@@ -200,10 +200,75 @@ fn a_resource_is_asked_for_no_more_often_than_every_two_milliseconds() {
         calls += worker.process.calls.borrow().len();
         worker.answer(100.0);
     }
-    assert_eq!(calls, 500);
+    // Four in a row, and one in each interval.
+    assert_eq!(calls, 4 + 9);
     // The last one, which came too soon, is not lost.
+    let next = (0..5).find(|_| {
+        worker.tick(TICK);
+        !worker.process.calls.borrow().is_empty()
+    });
+    assert!(next.is_some());
+}
+
+#[test]
+fn a_stream_that_floods_is_closed_and_opened_again_later_and_later() {
+    let mut worker = leased(&["acme"]);
+    let named = [requests_of("acme")];
+    let mut waits = Vec::new();
+    for floods in 1..=4 {
+        let token = worker.process.stream();
+        for _ in 0..100_000 {
+            worker.nudge_on(token, &named);
+        }
+        assert_eq!(worker.stats().watch_floods.get(), floods);
+        // No stream is closed while its messages are handed over.
+        assert_eq!(worker.process.stream(), token);
+        worker.tick(TICK);
+        assert_eq!(worker.process.streams(), [0; 0]);
+        let ticks = worker.ticks_to_watch(2000).expect("a stream");
+        waits.push(TICK * ticks as u32);
+    }
+    for (wait, seconds) in waits.iter().zip([1, 2, 4, 8]) {
+        let least = Duration::from_secs(seconds);
+        assert!(*wait + TICK >= least && *wait <= least * 2, "{waits:?}");
+    }
+    let logs = worker.process.logs.borrow();
+    let warnings = logs.iter().filter(|(level, _)| *level == Level::Warn);
+    assert_eq!(warnings.count(), 1, "{logs:?}");
+}
+
+#[test]
+fn messages_that_cannot_be_read_are_a_flood_as_well() {
+    let mut worker = leased(&["acme"]);
+    let token = worker.process.stream();
+    for _ in 0..100_000 {
+        let unreadable = Err("no scope".to_owned());
+        worker.engine.handle_nudge(token, unreadable);
+    }
+    assert_eq!(worker.stats().watch_floods.get(), 1);
+    assert!(worker.stats().nudge_errors.get() <= 20_001);
+    // The coordinator may end it before it is closed.
+    worker.end_watch(14);
     worker.tick(TICK);
-    assert_eq!(worker.process.calls.borrow().len(), 1);
+    assert_eq!(worker.process.streams(), [0; 0]);
+}
+
+#[test]
+fn as_many_messages_as_a_coordinator_sends_are_no_flood() {
+    let mut worker = leased(&["acme"]);
+    let named = [requests_of("acme")];
+    let all: Vec<_> = (0..1000).map(|n| requests_of(&format!("t{n}"))).collect();
+    for _ in 0..10 {
+        // A change of the limits of ten thousand scopes.
+        worker.nudge(&all);
+    }
+    for _ in 0..20 * 500 {
+        worker.of("acme");
+        worker.process.advance(Duration::from_millis(2));
+        worker.nudge(&named);
+        worker.answer(100.0);
+    }
+    assert_eq!(worker.stats().watch_floods.get(), 0);
 }
 
 #[test]
