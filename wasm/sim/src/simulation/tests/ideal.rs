@@ -6,9 +6,14 @@ use super::*;
 
 /// Returns the finished run of so many Envoys that get `total` requests per second of one scope, with
 /// the limit `rate` and `burst`.
-fn beside_ideal(envoys: u32, total: f64, (rate, burst): (f64, u64)) -> Simulation {
+fn beside_ideal(envoys: u32, total: f64, limit: (f64, u64)) -> Simulation {
+    with_seed(1, envoys, total, limit)
+}
+
+fn with_seed(seed: u64, envoys: u32, total: f64, (rate, burst): (f64, u64)) -> Simulation {
     let mut scenario = fleet(envoys, 0.0);
-    scenario.duration = Span::from_secs(120);
+    scenario.seed = seed;
+    scenario.duration = Span::from_secs(240);
     scenario.measure_from = Span::from_secs(0);
     scenario.demand[0].each = None;
     scenario.demand[0].total = Some(Program::Constant(Amount(total)));
@@ -65,4 +70,37 @@ fn envoys_that_count_alone_admit_more_than_one_bucket() {
     assert!((figures.beyond_ideal - beyond).abs() < 10.0, "{figures:?}");
     assert!(figures.least_of_ideal.unwrap() > 1.4, "{figures:?}");
     assert_eq!(figures.of_ideal, Some(1.0));
+}
+
+/// `cargo test -p tollgate-sim low_limits -- --nocapture` prints the table of `docs/benchmarks.md`.
+#[test]
+fn low_limits_are_used_and_never_exceeded() {
+    // Limit per minute, burst, Envoys, load, and the least part in percent of what one bucket admits.
+    let rows = [
+        (7, 7, 3, 0.7, 55),
+        (7, 7, 3, 4.0, 55),
+        (45, 45, 4, 0.9, 55),
+        (300, 300, 5, 0.8, 75),
+        (300, 300, 5, 1.2, 75),
+        (1200, 5, 3, 0.9, 60),
+    ];
+    println!("limit per minute | burst | Envoys | load | admitted of one bucket's | beyond");
+    for (per_minute, burst, envoys, load, least) in rows {
+        let rate = f64::from(per_minute) / 60.0;
+        let runs = (0..8).map(|seed| with_seed(seed, envoys, rate * load, (rate, burst)).figures());
+        let runs: Vec<_> = runs.collect();
+        let part = runs.iter().map(|run| run.of_ideal.unwrap()).sum::<f64>() / 8.0;
+        let beyond = runs
+            .iter()
+            .fold(0.0, |most: f64, run| most.max(run.beyond_ideal));
+        println!("{per_minute} | {burst} | {envoys} | {load} | {part:.2} | {beyond:.1}");
+        assert!(
+            part * 100.0 >= f64::from(least),
+            "{per_minute}, {load}: {part}"
+        );
+        assert!(
+            beyond <= f64::from(envoys),
+            "{per_minute}, {load}: {beyond}"
+        );
+    }
 }
