@@ -27,6 +27,10 @@ pub(crate) use pending::{PendingRequest, PendingRequests};
 
 /// A bucket is asked no sooner again: timers are no finer.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Longest time between the turn of a request and its release: that until its bucket is asked again,
+/// and that until the host's timer ends, with a whole millisecond. A request whose turn comes no later
+/// than this before its deadline goes on, however late a callback is.
+const RELEASE_LAG: Duration = Duration::from_millis(2);
 
 /// Requests of one worker that wait.
 #[derive(Debug, Default)]
@@ -209,7 +213,8 @@ impl WaitQueues {
         let member = request.member_at(target);
         // The time at which a permit comes free is not known.
         let is_open = denial.unit == Unit::Concurrency && now < deadline;
-        let in_time = |at| now < deadline && at <= deadline;
+        let latest = deadline.saturating_sub(RELEASE_LAG);
+        let in_time = |at| now < deadline && at <= latest;
         let hoped_at = self.hoped_at(now, shortfall, member, request.cost);
         if !denial.retry_at.map_or(is_open, in_time) && !hoped_at.is_some_and(in_time) {
             return Err(WaitError::TooLong);

@@ -84,10 +84,10 @@ fn those_beyond_the_limit_go_on_in_order_when_there_are_tokens() {
 fn who_would_wait_too_long_is_refused_at_once_and_told_how_long() {
     let process = FakeProcess::new();
     let mut worker = spent(&process, &waits(), 100.0);
-    worker.waiting("acme", 100);
+    worker.waiting("acme", 99);
     let refused = worker.of("acme");
     let pause = worker.pause_told(refused);
-    assert_eq!(pause.as_nanos().div_ceil(1_000_000), 1010, "{pause:?}");
+    assert_eq!(pause.as_nanos().div_ceil(1_000_000), 1000, "{pause:?}");
     for max_wait in [999, 800] {
         let refused = worker.request_within(&["acme"], max_wait);
         assert!(matches!(refused, Decision::Deny(_)), "{max_wait}");
@@ -95,11 +95,40 @@ fn who_would_wait_too_long_is_refused_at_once_and_told_how_long() {
     worker.tick(TICK);
     assert_eq!(worker.stats().wait_too_long.get(), 4);
     assert_eq!(worker.refused("tenant").requests.get(), 4);
-    assert_eq!(worker.engine.queues.len(), 98);
+    assert_eq!(worker.engine.queues.len(), 97);
     let dear = denial(worker.at("acme", 5));
     assert_eq!(dear.need, Tokens::from_whole(5));
     let gone = worker.run(980).len();
-    assert_eq!(gone, 100, "nobody was let down");
+    assert_eq!(gone, 99, "nobody was let down");
+}
+
+/// The token is there after 100 ms. The bucket is asked half a millisecond before that, and then no
+/// sooner than after one more; timers are as late as they like.
+#[test]
+fn who_waits_for_a_token_that_comes_about_the_deadline_is_refused_at_once_or_goes() {
+    for (max_wait, waits) in [(99, false), (100, false), (101, false), (102, true)] {
+        for late_us in [0, 200, 700, 2500, 30_000] {
+            for is_client in [false, true] {
+                let rule = match is_client {
+                    true => waits_for(Duration::from_secs(1)),
+                    false => waits_for(Duration::from_millis(max_wait)),
+                };
+                let mut worker = spent(&FakeProcess::new(), &rule, 10.0);
+                let decision = match is_client {
+                    true => worker.request_within(&["acme"], max_wait),
+                    false => worker.of("acme"),
+                };
+                assert_eq!(decision == Decision::Hold, waits, "{max_wait}");
+                worker.tick(Duration::from_micros(99_500));
+                worker.tick(Duration::from_micros(500 + late_us));
+                for _ in 0..2 {
+                    worker.tick(worker.engine.tick_period());
+                }
+                assert_eq!(worker.denied, [], "{max_wait} ms, {late_us} us late");
+                assert_eq!(worker.went_on().len(), usize::from(waits));
+            }
+        }
+    }
 }
 
 #[test]
@@ -476,7 +505,7 @@ fn who_is_blocked_or_comes_after_more_than_can_pass_is_refused_at_once() {
     // All of the group's capacity in the time that a request may wait.
     let process = FakeProcess::new();
     let (mut worker, _) = newcomer(&process, &waits());
-    worker.waiting("acme", 197);
+    worker.waiting("acme", 196);
     assert!(matches!(worker.of("acme"), Decision::Deny(_)));
     worker.tick(TICK);
     assert_eq!(worker.stats().wait_too_long.get(), 1);
