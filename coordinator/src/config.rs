@@ -56,7 +56,7 @@ pub use fields::unknown_field;
 pub use listen::Listen;
 pub use parent::{ParentConfig, address as parent_address};
 pub use rlqs::{RlqsDomain, RlqsDomains};
-pub use rls::{RlsDomain, RlsDomains, RlsRule, kinds as rls_kinds};
+pub use rls::{RLS_ENTRIES_MAX, RlsDomain, RlsDomains, RlsRule, kinds as rls_kinds};
 pub use store::StoreConfig;
 pub use tls::Tls;
 

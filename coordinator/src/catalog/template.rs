@@ -103,13 +103,20 @@ impl Template {
     }
 
     /// Returns the scope that the values of its keys make; `None` if `value` lacks one of them.
-    pub fn scope<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
+    ///
+    /// `value` returns a value of a key by its place among the values of that key: in
+    /// `{a}/{b}/{a}` the key `a` has the places 0 and 1.
+    pub fn scope<'a>(&self, value: impl Fn(&str, usize) -> Option<&'a str>) -> Option<String> {
         let keys = self.keys().count();
         let mut scope = String::new();
-        for part in &self.parts {
+        for (i, part) in self.parts.iter().enumerate() {
             match part {
                 Part::Text(text) => scope.push_str(text),
-                Part::Value(key) => push_value(&mut scope, value(key)?, keys > 1),
+                Part::Value(key) => {
+                    let earlier = self.parts.iter().take(i);
+                    let place = earlier.filter(|earlier| *earlier == part).count();
+                    push_value(&mut scope, value(key, place)?, keys > 1);
+                }
             }
         }
         let key = scope.get(self.kind_len + 1..).unwrap_or_default();
@@ -206,9 +213,9 @@ mod tests {
     use super::*;
 
     fn scope(template: &str, pairs: &[(&str, &str)]) -> Option<String> {
-        let value = |key: &str| {
-            let found = pairs.iter().find(|(other, _)| *other == key);
-            found.map(|(_, value)| *value)
+        let value = |key: &str, place| {
+            let mut found = pairs.iter().filter(|(other, _)| *other == key);
+            found.nth(place).map(|(_, value)| *value)
         };
         let template = Template::parse(template).unwrap();
         template.scope(value)
@@ -231,6 +238,19 @@ mod tests {
             assert_eq!(Template::parse(template).unwrap().to_string(), template);
         }
         assert_eq!(Template::parse("a-1/{b}").unwrap().kind(), "a-1");
+    }
+
+    #[test]
+    fn a_key_that_is_there_several_times_has_its_values_in_their_order() {
+        let pairs = [("k", "a"), ("t", "acme"), ("k", "b")];
+        let rows = [
+            ("x/{k}", Some("x/a")),
+            ("x/{k}/{t}/{k}", Some("x/a/acme/b")),
+            ("x/{k}/{k}/{k}", None),
+        ];
+        for (template, want) in rows {
+            assert_eq!(scope(template, &pairs).as_deref(), want, "{template}");
+        }
     }
 
     #[test]

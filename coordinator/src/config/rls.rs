@@ -19,6 +19,9 @@ const KINDS_MAX: usize = 16;
 /// The most names that a rule replaces, and the most values that it asks for.
 const LIST_MAX: usize = 32;
 
+/// The most entries of a descriptor.
+pub const RLS_ENTRIES_MAX: usize = 32;
+
 /// Domains by their names.
 pub type RlsDomains = BTreeMap<String, RlsDomain>;
 
@@ -34,12 +37,16 @@ pub struct RlsDomain {
 }
 
 /// Rule: the scope that descriptors with certain keys stand for, and how they are counted there.
+///
+/// It fits a descriptor that has its keys and no others, those of `scope` and those of `values`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RlsRule {
     /// Scope of the descriptors that have its keys.
     pub scope: Template,
-    /// Values that a descriptor must have for the rule to fit.
+    /// Values that a descriptor must have for the rule to fit: one of each key.
     pub values: BTreeMap<String, String>,
+    /// Whether it fits descriptors with further keys as well.
+    pub more_keys: bool,
     /// Name that answers tell.
     pub name: Option<String>,
     /// Names of rules that do not hold for a request to which this one applies.
@@ -71,6 +78,7 @@ struct RawDomain {
 struct RawRule {
     scope: Option<LocatedScalar>,
     values: Option<LocatedValue<BTreeMap<String, LocatedScalar>>>,
+    more_keys: Option<LocatedScalar>,
     name: Option<LocatedScalar>,
     replaces: Option<LocatedValue<Vec<LocatedScalar>>>,
     shadow: Option<LocatedScalar>,
@@ -96,27 +104,65 @@ impl RawRls {
 // === impl RlsDomain ===
 
 impl RlsDomain {
-    /// Returns the first rule that fits a descriptor with these values, and the scope that the
-    /// descriptor stands for.
-    pub fn find<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> Option<(&RlsRule, String)> {
-        self.rules.iter().find_map(|rule| {
-            let mut values = rule.values.iter();
-            let fits = values.all(|(key, wanted)| value(key) == Some(wanted));
-            let scope = fits.then(|| rule.scope.scope(&value))?;
-            Some((rule, scope?))
-        })
+    /// Returns the first rule that fits a descriptor with these entries, which are keys and values,
+    /// and the scope that the descriptor stands for.
+    pub fn find<'a>(
+        &self,
+        entries: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    ) -> Option<(&RlsRule, String)> {
+        let mut rules = self.rules.iter();
+        rules.find_map(|rule| Some((rule, rule.scope_of(entries.clone())?)))
     }
 }
 
 // === impl RlsRule ===
 
 impl RlsRule {
+    /// Returns the scope of a descriptor with these entries; `None` if the rule does not fit it.
+    fn scope_of<'a>(
+        &self,
+        entries: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    ) -> Option<String> {
+        let of = |key: &str, place| {
+            let mut values = entries.clone().filter(|(other, _)| *other == key);
+            values.nth(place).map(|(_, value)| value)
+        };
+        let has = |(key, value): (&String, &String)| {
+            let mut entries = entries.clone();
+            entries.any(|entry| entry == (key.as_str(), value.as_str()))
+        };
+        let has_others = || entries.clone().any(|(key, _)| self.count_of(key) == 0);
+        if !self.values.iter().all(has) || !self.more_keys && has_others() {
+            return None;
+        }
+        self.scope.scope(of)
+    }
+
     /// Whether it fits every descriptor that `other` fits.
     pub fn fits_all_of(&self, other: &Self) -> bool {
-        let is_there = |key| other.values.contains_key(key) || other.scope.keys().any(|k| k == key);
-        let mut values = self.values.iter();
+        let has_others = || other.keys().any(|key| self.count_of(key) == 0);
+        let (mut values, mut keys) = (self.values.iter(), self.keys());
         values.all(|(key, value)| other.values.get(key) == Some(value))
-            && self.scope.keys().all(is_there)
+            && keys.all(|key| self.count_of(key) <= other.count_of(key))
+            && (self.more_keys || !other.more_keys && !has_others())
+    }
+
+    /// Returns the least entries of a descriptor that it fits.
+    pub fn entries_min(&self) -> usize {
+        let keys: BTreeSet<&str> = self.keys().collect();
+        keys.into_iter().map(|key| self.count_of(key)).sum()
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        let keys = self.values.keys().map(String::as_str);
+        keys.chain(self.scope.keys())
+    }
+
+    /// Returns the least entries with `key` of a descriptor that it fits; 0 if the key is none of its
+    /// own.
+    fn count_of(&self, key: &str) -> usize {
+        let places = self.scope.keys().filter(|other| *other == key).count();
+        places.max(usize::from(self.values.contains_key(key)))
     }
 }
 
@@ -202,6 +248,7 @@ fn rule(check: &mut Check, path: &str, raw: &LocatedValue<RawRule>) -> Option<Rl
     let shadow = flag(raw.shadow.as_ref(), "shadow");
     let quota_mode = flag(raw.quota_mode.as_ref(), "quota_mode");
     let debt = flag(raw.debt.as_ref(), "debt");
+    let more_keys = flag(raw.more_keys.as_ref(), "more_keys");
     let name = check.value(&raw.name, &field("name"), not_empty);
     let replaces = replaced(check, &field("replaces"), raw.replaces.as_ref());
     let values = values(check, &field("values"), raw.values.as_ref());
@@ -213,6 +260,7 @@ fn rule(check: &mut Check, path: &str, raw: &LocatedValue<RawRule>) -> Option<Rl
     Some(RlsRule {
         scope,
         values,
+        more_keys,
         name,
         replaces,
         shadow,

@@ -284,6 +284,25 @@ async fn the_stricter_of_the_scopes_limit_and_the_descriptors_own_holds() {
     assert_eq!(proxy.passes(with(7, tenant("free"))).await, (true, 6));
 }
 
+/// As with envoyproxy/ratelimit: who sends `[tenant]` and `[tenant, path]` is charged once by a limit of
+/// tenants.
+#[tokio::test]
+async fn a_descriptor_with_further_keys_is_not_charged_to_the_tenant() {
+    let (_coordinator, proxy) = start().await;
+    let mut path = tenant("ten");
+    path.entries.extend(descriptor("path", "/login").entries);
+    for left in (0..10).rev() {
+        let answer = proxy.ask(vec![tenant("ten"), path.clone()]).await;
+        let [ten, unmatched] = &answer.statuses[..] else {
+            panic!("{answer:?}");
+        };
+        assert_eq!((ten.code(), ten.limit_remaining), (Code::Ok, left));
+        assert_eq!(unmatched.current_limit, None);
+    }
+    let answer = proxy.ask(vec![tenant("ten"), path]).await;
+    assert_eq!(answer.overall_code(), Code::OverLimit);
+}
+
 #[tokio::test]
 async fn a_request_that_one_descriptor_refuses_is_charged_to_none() {
     let (_coordinator, proxy) = start().await;

@@ -64,6 +64,7 @@ async fn descriptors(test: &TestContext) -> Result<()> {
     own_limit(to).await?;
     quotas(to).await?;
     replaced(to).await?;
+    paths(to).await?;
     let line = wait::until("a line of the access log", s(20.0), async || {
         let text = fs::read_to_string(&log)?;
         let lines = text.lines().map(serde_json::from_str::<Value>);
@@ -186,7 +187,7 @@ async fn quotas(to: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// The special limit holds in the place of the usual one.
+/// The special limit holds in the place of the usual one, whichever value of its key comes first.
 async fn replaced(to: SocketAddr) -> Result<()> {
     let tenant = "replaced";
     until_left(to, (TENANT_HEADER, tenant), 10).await?;
@@ -202,6 +203,16 @@ async fn replaced(to: SocketAddr) -> Result<()> {
         ensure!(answer.status == status, "{answer:?}");
     }
     until_left(to, (TENANT_HEADER, tenant), 10).await?;
+    Ok(())
+}
+
+/// A descriptor with further keys is none of the tenant's own.
+async fn paths(to: SocketAddr) -> Result<()> {
+    let tenant = (TENANT_HEADER, "paths");
+    until_left(to, tenant, 10).await?;
+    let answer = by_tenant(to, "paths", "/ok", tenant.1).await?;
+    ensure!(passed(&answer) == Some(9), "{answer:?}");
+    ensure!(left(to, tenant.0, tenant.1).await? == 9);
     Ok(())
 }
 

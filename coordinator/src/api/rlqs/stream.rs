@@ -250,7 +250,8 @@ impl StreamState {
         if name.len() > KEYS_MAX || len > NAME_LEN_MAX {
             return Err(IgnoredBucket::TooLong);
         }
-        let value = |key: &str| name.get(key).map(String::as_str);
+        // Further keys do no harm: Envoy counts a request in one bucket alone.
+        let value = |key: &str, _| name.get(key).map(String::as_str);
         let scope = self.domain.scope.scope(value);
         // A proxy cannot be answered about a bucket without keys.
         let scope = scope.filter(|_| !name.is_empty());

@@ -8,12 +8,10 @@ use tollgate_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descrip
 use tollgate_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use tollgate_proto::envoy::r#type::v3::RateLimitUnit;
 
-use crate::config::{RlsDomain, RlsDomains, RlsRule};
+use crate::config::{RLS_ENTRIES_MAX, RlsDomain, RlsDomains, RlsRule};
 
 /// The most descriptors of a request.
 pub(super) const DESCRIPTORS_MAX: usize = 64;
-/// The most entries of a descriptor.
-pub(super) const ENTRIES_MAX: usize = 32;
 
 /// Request that has been looked up in its domain.
 #[derive(Debug, PartialEq)]
@@ -67,7 +65,7 @@ pub(super) enum AskError {
     #[error("descriptors: has {0} entries, more than {DESCRIPTORS_MAX}")]
     Descriptors(usize),
     /// A descriptor has more entries than are looked at.
-    #[error("descriptors[{index}].entries: has {count} entries, more than {ENTRIES_MAX}")]
+    #[error("descriptors[{index}].entries: has {count} entries, more than {RLS_ENTRIES_MAX}")]
     Entries {
         /// Its place in the request.
         index: usize,
@@ -142,18 +140,14 @@ fn ask<'a>(
     hits: Hits,
 ) -> Result<Option<DescriptorAsk<'a>>, AskError> {
     let count = descriptor.entries.len();
-    if count > ENTRIES_MAX {
+    if count > RLS_ENTRIES_MAX {
         return Err(AskError::Entries { index, count });
     }
     let limit = descriptor.limit.as_ref();
     let limit = limit.map(|limit| own_limit(index, limit)).transpose()?;
-    // Of a key that is there twice the first value counts.
-    let value = |key: &str| {
-        let mut entries = descriptor.entries.iter();
-        let entry = entries.find(|entry| entry.key == key);
-        entry.map(|entry| entry.value.as_str())
-    };
-    let found = domain.and_then(|domain| domain.find(value));
+    let entries = descriptor.entries.iter();
+    let entries = entries.map(|entry| (entry.key.as_str(), entry.value.as_str()));
+    let found = domain.and_then(|domain| domain.find(entries));
     Ok(found.map(|(rule, scope)| DescriptorAsk {
         rule,
         scope,

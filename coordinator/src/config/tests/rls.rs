@@ -15,8 +15,12 @@ fn the_rules_of_a_domain_are_checked() {
         ("{scope: 'tenant/{tenant}'}", "good"),
         (
             "{scope: 'tenant/{t}', values: {generic_key: a}, name: x, shadow: true, \
-             quota_mode: true, debt: true}",
+             quota_mode: true, debt: true, more_keys: true}",
             "good",
+        ),
+        (
+            "{scope: a/b, more_keys: maybe}",
+            "6:33: rls.domains.edge.scopes[0].more_keys: \"maybe\" is neither `true` nor `false`",
         ),
         (
             "{name: x}",

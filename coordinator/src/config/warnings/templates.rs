@@ -1,5 +1,5 @@
-//! Warnings of templates of `rlqs` and `rls` whose scopes have no limit, and of rules of `rls` that
-//! earlier ones come before.
+//! Warnings of templates of `rlqs` and `rls` whose scopes have no limit, and of rules of `rls` that are
+//! never used.
 //!
 //! A value may be any text here, also one that the encoding of values rules out. So a template that is
 //! warned of has no limit for sure, and a few without a limit are not warned of.
@@ -13,7 +13,7 @@ use crate::catalog::template::{DIGEST_PREFIX, Template};
 use crate::catalog::{FileCatalog, MemberKind};
 use crate::config::limits::RawLimit;
 use crate::config::raw::RawConfig;
-use crate::config::rls::{RawRls, RlsDomains};
+use crate::config::rls::{RLS_ENTRIES_MAX, RawRls, RlsDomains, RlsRule};
 
 /// The most comparisons of a template and a limit for a file: about a second.
 const COMPARISONS_MAX: usize = 200_000;
@@ -90,22 +90,43 @@ pub(super) fn unlimited(check: &mut Check, raw: &RawConfig, catalog: &FileCatalo
     }
 }
 
-/// Warns of rules before which another one fits whatever they fit.
+/// Warns of rules that fit no descriptor, and of those before which another one fits whatever they fit.
 pub(super) fn never_used(check: &mut Check, raw: &RawRls, domains: &RlsDomains) {
     for (name, path, texts) in raw.templates() {
         let rules = domains.get(name).map_or(&[][..], |domain| &domain.rules);
         for (i, (rule, text)) in rules.iter().zip(texts).enumerate() {
-            let mut earlier = rules.iter().take(i);
-            if let Some(first) = earlier.position(|earlier| earlier.fits_all_of(rule)) {
-                let rule = format!(
-                    "{:?} is never used: scopes[{first}] fits every descriptor that it does, and \
-                     the first that fits decides",
-                    text.as_str()
-                );
+            let reason = fits_none(rule).or_else(|| covered(rules, i));
+            if let Some(reason) = reason {
+                let rule = format!("{:?} is never used: {reason}", text.as_str());
                 check.refuse_value(text, format!("{path}[{i}].scope"), rule);
             }
         }
     }
+}
+
+/// Returns why no descriptor fits `rule`; `None` if one may.
+fn fits_none(rule: &RlsRule) -> Option<String> {
+    match rule.entries_min() {
+        0 if !rule.more_keys => {
+            let text =
+                "it has no keys, and every descriptor has one; with `more_keys: true` it fits all";
+            Some(text.to_owned())
+        }
+        count if count > RLS_ENTRIES_MAX => Some(format!(
+            "it needs {count} entries, and a descriptor has at most {RLS_ENTRIES_MAX}"
+        )),
+        _ => None,
+    }
+}
+
+/// Returns which rule comes before the one at `place`, whatever that fits; `None` if none does.
+fn covered(rules: &[RlsRule], place: usize) -> Option<String> {
+    let rule = rules.get(place)?;
+    let mut earlier = rules.iter().take(place);
+    let first = earlier.position(|earlier| earlier.fits_all_of(rule))?;
+    Some(format!(
+        "scopes[{first}] fits every descriptor that it does, and the first that fits decides"
+    ))
 }
 
 /// The scopes that a limit with the `match` of `text` may be for.
@@ -149,6 +170,7 @@ fn forms(template: &Template) -> [Sequence; 2] {
 
 #[cfg(test)]
 mod tests {
+    use crate::config::rls::RLS_ENTRIES_MAX;
     use crate::config::warnings::tests::warnings;
 
     const EDGE: &str = "rls: {domains: {edge: {scopes: ";
@@ -224,29 +246,29 @@ mod tests {
         for (text, template) in rows {
             let rlqs = format!("{text}\nrlqs: {{domains: {{edge: {{scope: '{template}'}}}}}}");
             assert_eq!(warnings(&rlqs), [""; 0], "{rlqs}");
-            let rls = format!("{text}\n{EDGE}[{{scope: '{template}'}}]}}}}}}");
+            let rules = format!("[{{scope: '{template}', more_keys: true}}]");
+            let rls = format!("{text}\n{EDGE}{rules}}}}}}}");
             assert_eq!(warnings(&rls), [""; 0], "{rls}");
         }
     }
 
     #[test]
     fn a_rule_that_an_earlier_one_comes_before_is_warned_of() {
-        let limits = "limits: [{match: '*', requests: {rate: 5}}]";
         let rows = [
+            // A rule fits its own keys and no others, in any order.
+            ("{scope: 'tenant/{t}'}, {scope: 'namespace/{t}/{n}'}", None),
             (
-                "{scope: 'tenant/{t}'}, {scope: 'namespace/{t}/{n}'}",
-                Some("namespace/{t}/{n}"),
+                "{scope: 'a/{t}/{n}'}, {scope: 'b/{n}/{t}'}",
+                Some("b/{n}/{t}"),
             ),
-            ("{scope: all/all}, {scope: 'a/{b}'}", Some("a/{b}")),
             (
                 "{scope: 'a/{t}', values: {k: v}}, {scope: 'b/{t}', values: {k: v, l: w}}",
-                Some("b/{t}"),
+                None,
             ),
             (
-                "{scope: 'a/{t}'}, {scope: b/all, values: {t: v}}",
-                Some("b/all"),
+                "{scope: 'a/{t}', values: {k: v}}, {scope: 'b/{t}', values: {k: v}}",
+                Some("b/{t}"),
             ),
-            ("{scope: 'namespace/{t}/{n}'}, {scope: 'tenant/{t}'}", None),
             (
                 "{scope: 'a/{t}', values: {k: v}}, {scope: 'b/{t}', values: {k: w}}",
                 None,
@@ -255,24 +277,72 @@ mod tests {
                 "{scope: 'a/{t}', values: {k: v}}, {scope: 'b/{t}/{k}'}",
                 None,
             ),
+            (
+                "{scope: 'a/{t}/{k}'}, {scope: 'b/{t}', values: {k: v}}",
+                Some("b/{t}"),
+            ),
+            (
+                "{scope: 'a/{t}'}, {scope: b/all, values: {t: v}}",
+                Some("b/all"),
+            ),
+            ("{scope: 'namespace/{t}/{n}'}, {scope: 'tenant/{t}'}", None),
+            // One that fits more keys as well.
+            (
+                "{scope: 'a/{t}', more_keys: true}, {scope: 'b/{t}/{n}'}",
+                Some("b/{t}/{n}"),
+            ),
+            (
+                "{scope: 'a/{t}', more_keys: true}, {scope: 'b/{t}', more_keys: true}",
+                Some("b/{t}"),
+            ),
+            ("{scope: 'a/{t}'}, {scope: 'b/{t}', more_keys: true}", None),
+            (
+                "{scope: all/all, more_keys: true}, {scope: 'a/{b}'}",
+                Some("a/{b}"),
+            ),
+            // A key that has to be there twice.
+            ("{scope: 'a/{t}/{t}'}, {scope: 'b/{t}'}", None),
+            ("{scope: 'a/{t}'}, {scope: 'b/{t}/{t}'}", Some("b/{t}/{t}")),
         ];
+        let reason =
+            "scopes[0] fits every descriptor that it does, and the first that fits decides";
         for (rules, never) in rows {
-            let found = warnings(&format!("{limits}\n{EDGE}[{rules}]}}}}}}"));
-            let want = never.map(|template| {
-                format!(
-                    "rls.domains.edge.scopes[1].scope: {template:?} is never used: scopes[0] fits \
-                     every descriptor that it does, and the first that fits decides"
-                )
-            });
-            let found: Vec<_> = found
-                .iter()
-                .map(|one| &one[one.find("rls").unwrap()..])
-                .collect();
-            assert_eq!(
-                found,
-                want.iter().map(String::as_str).collect::<Vec<_>>(),
-                "{rules}"
-            );
+            let want = never.map(|template| (1, template, reason.to_owned()));
+            assert_eq!(never_used(rules), want, "{rules}");
         }
+    }
+
+    #[test]
+    fn a_rule_that_fits_no_descriptor_is_warned_of() {
+        let reason =
+            "it has no keys, and every descriptor has one; with `more_keys: true` it fits all";
+        let want = Some((0, "all/all", reason.to_owned()));
+        assert_eq!(never_used("{scope: all/all}"), want);
+        assert_eq!(never_used("{scope: all/all, more_keys: true}"), None);
+        let rule = |count: usize| {
+            let keys = (1..count).map(|i| format!("k{i}: v"));
+            let keys = keys.collect::<Vec<_>>().join(", ");
+            format!("{{scope: 'a/{{b}}', values: {{{keys}}}}}")
+        };
+        assert_eq!(never_used(&rule(RLS_ENTRIES_MAX)), None);
+        let reason = "it needs 33 entries, and a descriptor has at most 32";
+        let want = Some((0, "a/{b}", reason.to_owned()));
+        assert_eq!(never_used(&rule(RLS_ENTRIES_MAX + 1)), want);
+    }
+
+    /// Returns the rule that is warned of as never used, by its place and its template, and the reason.
+    fn never_used(rules: &str) -> Option<(usize, &str, String)> {
+        let limits = "limits: [{match: '*', requests: {rate: 5}}]";
+        let found = warnings(&format!("{limits}\n{EDGE}[{rules}]}}}}}}"));
+        let [warning] = &found[..] else {
+            assert_eq!(found, [""; 0], "{rules}");
+            return None;
+        };
+        let (field, rule) = warning.split_once(".scope: \"").unwrap();
+        let place = field.rsplit_once('[').unwrap().1.trim_end_matches(']');
+        let (template, reason) = rule.split_once("\" is never used: ").unwrap();
+        let start = rules.find(template).unwrap();
+        let template = &rules[start..start + template.len()];
+        Some((place.parse().unwrap(), template, reason.to_owned()))
     }
 }

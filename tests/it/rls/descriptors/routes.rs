@@ -31,7 +31,16 @@ pub(super) fn virtual_hosts() -> Value {
 /// Descriptors of each route, in the filter's configuration for it.
 fn descriptors() -> Vec<(&'static str, Vec<Value>)> {
     let (tenant, paid) = (tenant(), by_header(PAID_HEADER, "paid"));
-    let special = json!([{"generic_key": {"descriptor_value": "special"}}, tenant[0]]);
+    // A key that is there twice.
+    let special = json!([
+        {"generic_key": {"descriptor_value": "usual"}},
+        {"generic_key": {"descriptor_value": "special"}},
+        tenant[0],
+    ]);
+    let path = json!([
+        tenant[0],
+        {"request_headers": {"header_name": ":path", "descriptor_key": "path"}},
+    ]);
     let cost = json!({"format": COST});
     let plan = json!({"key": PLAN[0], "path": [{"key": PLAN[1]}]});
     let plan = json!({"dynamic_metadata": {"metadata_key": plan}});
@@ -68,6 +77,10 @@ fn descriptors() -> Vec<(&'static str, Vec<Value>)> {
                 with(&model("small"), number(2)),
                 with(&model("large"), number(1)),
             ],
+        ),
+        (
+            "paths",
+            vec![json!({"actions": tenant}), json!({"actions": path})],
         ),
         ("special-look", vec![with(&special, number(0))]),
         (

@@ -12,6 +12,7 @@ fn rule(name: &str) -> RlsRule {
     RlsRule {
         scope: Template::parse("tenant/{tenant}").unwrap(),
         values: BTreeMap::new(),
+        more_keys: false,
         name: (!name.is_empty()).then(|| name.to_owned()),
         replaces: Vec::new(),
         shadow: false,

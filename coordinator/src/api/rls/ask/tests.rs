@@ -36,7 +36,11 @@ fn request(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequ
 
 /// Returns the scopes that a request asks for, or its error.
 fn scopes(request: &RateLimitRequest) -> Result<Vec<Option<String>>, String> {
-    let config = Config::parse(DOMAINS).unwrap();
+    scopes_in(DOMAINS, request)
+}
+
+fn scopes_in(config: &str, request: &RateLimitRequest) -> Result<Vec<Option<String>>, String> {
+    let config = Config::parse(config).unwrap();
     let ask = Ask::new(&config.rls, request).map_err(|error| error.to_string())?;
     let descriptors = ask.descriptors.into_iter();
     Ok(descriptors.map(|ask| ask.map(|ask| ask.scope)).collect())
@@ -44,15 +48,13 @@ fn scopes(request: &RateLimitRequest) -> Result<Vec<Option<String>>, String> {
 
 #[test]
 fn the_first_rule_that_fits_makes_the_scope_of_a_descriptor() {
-    let rows: [(Pairs<'_>, Option<&str>); 6] = [
+    let rows: [(Pairs<'_>, Option<&str>); 7] = [
         (&[("tenant", "acme")], Some("tenant/acme")),
         (&[("ns", "b"), ("tenant", "a")], Some("namespace/a/b")),
         (&[("tenant", "a"), ("tenant", "b")], Some("tenant/a")),
         (&[("generic_key", "slow"), ("tenant", "a")], Some("slow/a")),
-        (
-            &[("generic_key", "fast"), ("tenant", "a")],
-            Some("tenant/a"),
-        ),
+        (&[("generic_key", "fast"), ("tenant", "a")], None),
+        (&[("tenant", "a"), ("path", "/login")], None),
         (&[("user", "u")], None),
     ];
     for (entries, want) in rows {
@@ -62,6 +64,83 @@ fn the_first_rule_that_fits_makes_the_scope_of_a_descriptor() {
     // A domain that the configuration does not have limits nothing.
     let other = request("other", vec![descriptor(&[("tenant", "acme")])]);
     assert_eq!(scopes(&other), Ok(vec![None]));
+}
+
+/// The table of docs/rls.md.
+#[test]
+fn a_rule_fits_its_own_keys_and_more_only_if_it_says_so() {
+    let (tenant, path): (Pairs<'_>, Pairs<'_>) = (
+        &[("tenant", "acme")],
+        &[("tenant", "acme"), ("path", "/login")],
+    );
+    let matches: Pairs<'_> = &[("header_match", "post"), ("header_match", "api")];
+    let rows: [(&str, Pairs<'_>, Option<&str>); 16] = [
+        ("scope: 'tenant/{tenant}'", tenant, Some("tenant/acme")),
+        ("scope: 'tenant/{tenant}'", path, None),
+        (
+            "scope: 'tenant/{tenant}', more_keys: true",
+            path,
+            Some("tenant/acme"),
+        ),
+        (
+            "scope: 'path/{tenant}/{path}'",
+            path,
+            Some("path/acme/%2Flogin"),
+        ),
+        ("scope: 'path/{tenant}/{path}'", tenant, None),
+        (
+            "scope: 'path/{tenant}/{path}', more_keys: true",
+            tenant,
+            None,
+        ),
+        (
+            "scope: 'login/{tenant}', values: {path: /login}",
+            path,
+            Some("login/acme"),
+        ),
+        (
+            "scope: 'login/{tenant}', values: {path: /other}",
+            path,
+            None,
+        ),
+        ("scope: login/all, values: {path: /login}", path, None),
+        (
+            "scope: 'login/{path}', values: {path: /login}, more_keys: true",
+            path,
+            Some("login//login"),
+        ),
+        (
+            "scope: api/all, values: {header_match: post}",
+            matches,
+            Some("api/all"),
+        ),
+        (
+            "scope: api/all, values: {header_match: api}",
+            matches,
+            Some("api/all"),
+        ),
+        ("scope: api/all, values: {header_match: get}", matches, None),
+        (
+            "scope: 'api/{header_match}/{header_match}'",
+            matches,
+            Some("api/post/api"),
+        ),
+        (
+            "scope: 'api/{header_match}/{header_match}'",
+            &matches[..1],
+            None,
+        ),
+        ("scope: all/all, more_keys: true", path, Some("all/all")),
+    ];
+    for (rule, entries, want) in rows {
+        let config = format!("limits: []\nrls: {{domains: {{edge: {{scopes: [{{{rule}}}]}}}}}}");
+        let found = scopes_in(&config, &request("edge", vec![descriptor(entries)]));
+        assert_eq!(
+            found,
+            Ok(vec![want.map(str::to_owned)]),
+            "{rule} {entries:?}"
+        );
+    }
 }
 
 #[test]
@@ -149,7 +228,7 @@ fn a_request_without_its_parts_or_with_too_many_is_refused() {
             "descriptors: has 65 entries, more than 64",
         ),
         (
-            request("edge", vec![one(), entries(ENTRIES_MAX + 1)]),
+            request("edge", vec![one(), entries(RLS_ENTRIES_MAX + 1)]),
             "descriptors[1].entries: has 33 entries, more than 32",
         ),
     ];
@@ -157,7 +236,7 @@ fn a_request_without_its_parts_or_with_too_many_is_refused() {
         assert_eq!(scopes(&request), Err(want.to_owned()));
     }
     assert!(scopes(&request("edge", many(DESCRIPTORS_MAX))).is_ok());
-    assert!(scopes(&request("edge", vec![entries(ENTRIES_MAX)])).is_ok());
+    assert!(scopes(&request("edge", vec![entries(RLS_ENTRIES_MAX)])).is_ok());
     // No entries fit no rule.
     assert_eq!(
         scopes(&request("edge", vec![descriptor(&[])])),
