@@ -42,6 +42,7 @@ mod per_route;
 mod prefer_master;
 mod quickstart;
 mod reload;
+mod request_bodies;
 mod rlqs;
 mod rls;
 mod rolling_restart;

@@ -1,10 +1,15 @@
-//! Build step for the filter: removes the exports that it does not need and checks what is left.
+//! Build step for the filter: removes the exports that it does not need, gives Envoy the status of
+//! requests that wait, and checks what is left.
 //!
 //! Envoy enters the VM for every callback that a module exports, several times per request, even
 //! where the SDK's default does nothing. Each crossing costs a good part of a microsecond, so the
 //! module keeps only the callbacks that the filter acts on. The check that follows is the one that
 //! CI relies on: a module that asks the host for more than this list, or that lost a callback,
 //! fails the build instead of failing to load.
+//!
+//! The SDK's `Action::Pause` is the status 1. Where a plugin has `allow_on_headers_stop_iteration`,
+//! Envoy stops the headers only for that, and the body takes the request past the filter. So the
+//! export for request headers returns 4, which stops all of the request in every configuration.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +19,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Parser;
 use walrus::Module;
+use walrus::ir::BinaryOp;
 
 /// Exports of the pruned module, no more and no less.
 const EXPORTS: &[&str] = &[
@@ -30,6 +36,12 @@ const EXPORTS: &[&str] = &[
     "proxy_on_tick",
     "proxy_on_vm_start",
 ];
+
+/// The callback that makes requests wait.
+const REQUEST_HEADERS: &str = "proxy_on_request_headers";
+/// Shift that makes the SDK's status for a pause, 1, that of Envoy's `StopAllIterationAndWatermark`, 4;
+/// zero, to continue, stays.
+const PAUSE_SHIFT: i32 = 2;
 
 /// Imports that the filter needs from the host, as `module.name`.
 const IMPORTS: &[&str] = &[
@@ -97,6 +109,7 @@ fn main() -> anyhow::Result<()> {
     let mut module = Module::from_file(&arguments.input)
         .with_context(|| format!("cannot read {} as wasm", arguments.input.display()))?;
     prune(&mut module);
+    stop_bodies(&mut module)?;
     check(&module).with_context(|| format!("{} is refused", arguments.input.display()))?;
     if let Some(output) = &arguments.output {
         std::fs::write(output, module.emit_wasm())
@@ -116,6 +129,19 @@ fn prune(module: &mut Module) {
         module.exports.delete(id);
     }
     walrus::passes::gc::run(module);
+}
+
+/// Makes a request that waits stop with its body, whatever the plugin's configuration is.
+fn stop_bodies(module: &mut Module) -> anyhow::Result<()> {
+    let callback = module.exports.get_func(REQUEST_HEADERS)?;
+    module.replace_exported_func(callback, |(body, arguments)| {
+        for argument in arguments {
+            body.local_get(*argument);
+        }
+        body.call(callback);
+        body.i32_const(PAUSE_SHIFT).binop(BinaryOp::I32Shl);
+    })?;
+    Ok(())
 }
 
 fn check(module: &Module) -> anyhow::Result<()> {
@@ -152,6 +178,7 @@ fn imports(module: &Module) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
     use walrus::FunctionBuilder;
+    use walrus::ValType::I32;
 
     /// The page that says of each export and import why it is there.
     const PAGE: &str = include_str!("../../../docs/design-proxy.md");
@@ -217,6 +244,28 @@ mod tests {
         prune(&mut module);
         check(&module).unwrap();
         assert_eq!(module.exports.iter().count(), EXPORTS.len());
+    }
+
+    #[test]
+    fn the_callback_for_request_headers_returns_four_for_one() {
+        let mut module = Module::default();
+        let mut builder = FunctionBuilder::new(&mut module.types, &[I32; 3], &[I32]);
+        let arguments = [(); 3].map(|()| module.locals.add(I32));
+        builder.func_body().local_get(arguments[2]);
+        let function = builder.finish(arguments.to_vec(), &mut module.funcs);
+        module.exports.add(REQUEST_HEADERS, function);
+        stop_bodies(&mut module).unwrap();
+
+        let engine = wasmi::Engine::default();
+        let compiled = wasmi::Module::new(&engine, module.emit_wasm()).unwrap();
+        let mut store = wasmi::Store::new(&engine, ());
+        let linker = wasmi::Linker::new(&engine);
+        let instance = linker.instantiate_and_start(&mut store, &compiled).unwrap();
+        let callback = instance.get_typed_func::<(i32, i32, i32), i32>(&store, REQUEST_HEADERS);
+        let callback = callback.unwrap();
+        for (status, envoys) in [(0, 0), (1, 4)] {
+            assert_eq!(callback.call(&mut store, (7, 8, status)).unwrap(), envoys);
+        }
     }
 
     #[test]
