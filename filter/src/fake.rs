@@ -11,7 +11,7 @@ use tollgate_core::units::Instant;
 use tollgate_proto::v1;
 
 use crate::grpc_service;
-use crate::host::{Cas, Destination, GrpcStatus, Host, HostError, Kind, Level, Metric, Written};
+use crate::host::{Cas, Destination, Host, HostError, Kind, Level, Metric, Written};
 
 /// State that the workers of a process share, and the fate of their streams.
 #[derive(Default)]
@@ -362,16 +362,6 @@ impl Host for Fake {
 
     fn reply(&self, status: u32, headers: Vec<(&str, &str)>, _: &[u8]) -> Result<(), HostError> {
         self.replied(status, headers);
-        Ok(())
-    }
-
-    fn reply_grpc(
-        &self,
-        status: GrpcStatus,
-        _: &str,
-        headers: Vec<(&str, &str)>,
-    ) -> Result<(), HostError> {
-        self.replied(status.code() as u32, headers);
         Ok(())
     }
 }

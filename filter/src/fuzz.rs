@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::fake::{Fake, Process};
 use crate::host::Host;
 use crate::key::KEY_LEN_MAX;
-use crate::refusal::is_grpc;
+use crate::refusal::Protocol;
 use crate::route::Routes;
 use crate::worker::{BoundRoot, Worker};
 
@@ -91,7 +91,9 @@ impl Proxy {
         if let Decision::Deny(refusal) = decision {
             let host = &self.worker.host;
             host.select(self.stream).unwrap();
-            self.worker.answer(refusal, is_grpc(host)).unwrap();
+            self.worker
+                .answer(refusal, Protocol::at_hand(host))
+                .unwrap();
         }
         decision
     }

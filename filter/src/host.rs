@@ -107,34 +107,6 @@ pub trait Host {
     fn resume_request(&self) -> Result<(), HostError>;
     /// Answers the request at hand; at most once per stream, a second time would trap.
     fn reply(&self, status: u32, headers: Vec<(&str, &str)>, body: &[u8]) -> Result<(), HostError>;
-    /// Like [`Host::reply`], for gRPC: RESOURCE_EXHAUSTED or INVALID_ARGUMENT with a message.
-    fn reply_grpc(
-        &self,
-        status: GrpcStatus,
-        message: &str,
-        headers: Vec<(&str, &str)>,
-    ) -> Result<(), HostError>;
-}
-
-/// The gRPC statuses that the filter answers with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GrpcStatus {
-    /// The request is at fault.
-    InvalidArgument,
-    /// The request is beyond a limit.
-    ResourceExhausted,
-}
-
-// === impl GrpcStatus ===
-
-impl GrpcStatus {
-    /// The number that gRPC has for it.
-    pub fn code(self) -> i32 {
-        match self {
-            Self::InvalidArgument => 3,
-            Self::ResourceExhausted => 8,
-        }
-    }
 }
 
 #[cfg(target_os = "wasi")]
@@ -142,7 +114,7 @@ mod envoy {
     use super::*;
     use crate::grpc_service;
     use proxy_wasm::hostcalls;
-    use proxy_wasm::types::{GrpcStatusCode, LogLevel, MapType, MetricType, Status};
+    use proxy_wasm::types::{LogLevel, MapType, MetricType, Status};
 
     /// The proxy that loaded this module.
     #[derive(Clone, Copy, Debug)]
@@ -342,24 +314,6 @@ mod envoy {
             body: &[u8],
         ) -> Result<(), HostError> {
             hostcalls::send_http_response(status, headers, Some(body))
-                .map_err(failed("send_local_response"))
-        }
-
-        fn reply_grpc(
-            &self,
-            status: GrpcStatus,
-            message: &str,
-            headers: Vec<(&str, &str)>,
-        ) -> Result<(), HostError> {
-            let status = match status {
-                GrpcStatus::InvalidArgument => GrpcStatusCode::InvalidArgument,
-                GrpcStatus::ResourceExhausted => GrpcStatusCode::ResourceExhausted,
-            };
-            let headers = headers
-                .into_iter()
-                .map(|(name, value)| (name, value.as_bytes()))
-                .collect();
-            hostcalls::send_grpc_response(status, Some(message), headers)
                 .map_err(failed("send_local_response"))
         }
     }

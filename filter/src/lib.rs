@@ -48,8 +48,8 @@ pub use binding::Binding;
 pub use clock::now;
 pub use config::{Config, ConfigError};
 pub use grpc_service::{Address, Files, Pem, REREAD_SECONDS, Tls, authority};
-pub use host::{Cas, Destination, GrpcStatus, Host, HostError, Kind, Level, Metric, Written};
-pub use refusal::is_grpc;
+pub use host::{Cas, Destination, Host, HostError, Kind, Level, Metric, Written};
+pub use refusal::Protocol;
 pub use worker::Worker;
 
 #[cfg(target_os = "wasi")]

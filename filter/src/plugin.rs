@@ -16,7 +16,7 @@ use tollgate_engine::{Decision, Identity, Refusal};
 use crate::binding::Binding;
 use crate::config::{Config, ConfigError};
 use crate::host::{Envoy, Host, HostError, Kind, Level, configuration, grpc_message};
-use crate::refusal::is_grpc;
+use crate::refusal::Protocol;
 use crate::worker::Worker;
 
 type Shared = Rc<RefCell<Worker<Envoy>>>;
@@ -201,7 +201,7 @@ impl Plugin {
 impl Stream {
     #[cold]
     fn refuse(&self, worker: &Worker<Envoy>, refusal: Refusal) -> Action {
-        match worker.answer(refusal, is_grpc(&Envoy)) {
+        match worker.answer(refusal, Protocol::at_hand(&Envoy)) {
             Ok(()) => Action::Pause,
             Err(error) => {
                 Envoy.log(Level::Error, &format!("tollgate: {error}"));

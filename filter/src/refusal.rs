@@ -1,12 +1,30 @@
-//! Sends the answer to a refused request, in HTTP or in gRPC's own way ([`details`]).
+//! Sends the answer to a refused request, in HTTP or in gRPC's own way ([`grpc`]).
 
 use tollgate_core::units::Instant;
 use tollgate_engine::{Refusal, Refuser, Reply};
 
 use crate::config::Terms;
-use crate::host::{GrpcStatus, Host, HostError};
+use crate::host::{Host, HostError};
+
+use grpc::GrpcStatus;
 
 mod details;
+mod grpc;
+
+/// Protocol of a request, and of the answer to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP, with a status and a body of its own.
+    #[default]
+    Http,
+    /// gRPC, whose status is in header fields.
+    Grpc,
+    /// gRPC-Web, whose status is in the body, which may be in base64.
+    GrpcWeb {
+        /// Whether the body is in base64.
+        is_text: bool,
+    },
+}
 
 /// The rule that refuses, and the operator's own words for it.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +36,27 @@ pub(crate) struct Speaker<'a> {
     pub(crate) terms: &'a Terms,
 }
 
+// === impl Protocol ===
+
+impl Protocol {
+    /// Returns the protocol of the request at hand, as the filters in front have left it. Those that
+    /// translate into gRPC, such as Envoy's for gRPC-Web, expect gRPC's own answer.
+    ///
+    /// When the host does not say, the answer is HTTP: a request that is refused must be refused.
+    pub fn at_hand<H: Host>(host: &H) -> Self {
+        let kind = host.request_header("content-type").unwrap_or_default();
+        let rest = kind
+            .as_deref()
+            .and_then(|kind| kind.strip_prefix(b"application/grpc"));
+        match rest {
+            Some(b"-web" | b"-web+proto") => Self::GrpcWeb { is_text: false },
+            Some(b"-web-text" | b"-web-text+proto") => Self::GrpcWeb { is_text: true },
+            Some(rest) if rest.is_empty() || rest.starts_with(b"+") => Self::Grpc,
+            _ => Self::Http,
+        }
+    }
+}
+
 // === impl Speaker ===
 
 impl Speaker<'_> {
@@ -27,16 +66,17 @@ impl Speaker<'_> {
         host: &H,
         now: Instant,
         refusal: Refusal,
-        grpc: bool,
+        protocol: Protocol,
     ) -> Result<(), HostError> {
         let reply = Reply::new(refusal, now, self.refuser());
         host.note("tollgate.reason", &reply.reason);
         if let Some(pause) = reply.pause_ms() {
             host.note("tollgate.pause_ms", &pause.to_string());
         }
-        match grpc {
-            true => self.send_grpc(host, &reply),
-            false => self.send_http(host, &reply),
+        match protocol {
+            Protocol::Http => self.send_http(host, &reply),
+            Protocol::Grpc => self.send_grpc(host, &reply),
+            Protocol::GrpcWeb { is_text } => self.send_grpc_web(host, &reply, is_text),
         }
     }
 
@@ -59,51 +99,40 @@ impl Speaker<'_> {
         host.reply(reply.status, headers.collect(), body.as_bytes())
     }
 
+    /// Sends gRPC's answer without messages. The status is whole, and there is no body: Envoy would add
+    /// the one and translate the other only for requests that came as gRPC, and a filter in front that
+    /// made gRPC of something else takes a body for another answer than gRPC's.
     fn send_grpc<H: Host>(self, host: &H, reply: &Reply) -> Result<(), HostError> {
-        let status = match reply.is_throttling {
-            true => GrpcStatus::ResourceExhausted,
-            false => GrpcStatus::InvalidArgument,
-        };
-        let metadata = [("reason", reply.reason.as_str()), ("rule", self.rule)];
-        let details = details::encoded(
-            status.code(),
-            &reply.message,
-            reply.code,
-            &metadata,
-            reply.pause,
-        );
-        let pushback = reply.pause_ms().map(|pause| pause.to_string());
-        let more = [("grpc-status-details-bin", details.as_str())]
-            .into_iter()
-            // By gRFC A6 a client that may retry does so after this time.
-            .chain(pushback.as_deref().map(|ms| ("grpc-retry-pushback-ms", ms)));
-        let headers = self.headers(reply).chain(more);
-        host.reply_grpc(status, &reply.message, headers.collect())
+        let status = GrpcStatus::new(reply, self.rule);
+        let headers = self.headers(reply).chain(status.fields());
+        let headers = headers.chain([("content-type", "application/grpc")]);
+        host.reply(200, headers.collect(), &[])
     }
 
-    /// The fields that are the same for both protocols.
+    /// Sends gRPC-Web's answer without messages. Its status is in the body, where browsers let pages of
+    /// other origins read it, too.
+    fn send_grpc_web<H: Host>(
+        self,
+        host: &H,
+        reply: &Reply,
+        is_text: bool,
+    ) -> Result<(), HostError> {
+        let body = GrpcStatus::new(reply, self.rule).web_body(is_text);
+        let kind = match is_text {
+            true => "application/grpc-web-text+proto",
+            false => "application/grpc-web+proto",
+        };
+        let headers = self.headers(reply).chain([("content-type", kind)]);
+        host.reply(200, headers.collect(), &body)
+    }
+
+    /// The fields that are the same for all protocols.
     fn headers<'a>(&'a self, reply: &'a Reply) -> impl Iterator<Item = (&'a str, &'a str)> {
         let own = reply.headers.iter();
         let own = own.map(|(name, value)| (*name, value.as_str()));
         let set = self.terms.headers.iter().filter(|_| reply.is_throttling);
         own.chain(set.map(|(name, value)| (name.as_str(), value.as_str())))
     }
-}
-
-// === free functions ===
-
-/// Returns whether the request at hand wants a gRPC status rather than an HTTP one.
-///
-/// By Envoy's own rule, to the letter: what Envoy does not take for gRPC, such as gRPC-Web, would be
-/// answered with the 200 that carries a gRPC status, but without that status.
-///
-/// When the host does not say, the answer is HTTP: a request that is refused must be refused.
-pub fn is_grpc<H: Host>(host: &H) -> bool {
-    let kind = host.request_header("content-type").unwrap_or_default();
-    let rest = kind
-        .as_deref()
-        .and_then(|kind| kind.strip_prefix(b"application/grpc"));
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"+"))
 }
 
 #[cfg(test)]

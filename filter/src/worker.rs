@@ -19,7 +19,7 @@ use crate::key::{self, Found, Key};
 use crate::limit_status::notes;
 use crate::max_wait::max_wait;
 use crate::metrics::Metrics;
-use crate::refusal::{Speaker, is_grpc};
+use crate::refusal::{Protocol, Speaker};
 
 mod watch;
 
@@ -44,8 +44,8 @@ pub struct Worker<H> {
 /// Stream whose request waits.
 #[derive(Clone, Copy, Debug, Default)]
 struct WaitingStream {
-    /// Whether it is answered in gRPC.
-    is_grpc: bool,
+    /// Protocol in which it is answered if it is refused.
+    protocol: Protocol,
     /// Fields that its response can carry if it goes on.
     formats: Formats,
 }
@@ -237,8 +237,8 @@ impl<H: Host + Clone> Worker<H> {
 
     #[cold]
     fn remember(&mut self, stream: u32, formats: Formats) {
-        let is_grpc = is_grpc(&self.host);
-        let waiting = WaitingStream { is_grpc, formats };
+        let protocol = Protocol::at_hand(&self.host);
+        let waiting = WaitingStream { protocol, formats };
         self.waiting.insert(stream, waiting);
     }
 
@@ -395,7 +395,7 @@ impl<H: Host + Clone> Worker<H> {
     fn deny(&mut self, stream: u32, waited: Waited, refusal: Refusal) -> Result<(), HostError> {
         let waiting = self.waiting.remove(&stream).unwrap_or_default();
         self.end_wait(stream, waited)?;
-        self.answer(refusal, waiting.is_grpc)
+        self.answer(refusal, waiting.protocol)
     }
 
     /// Makes a stream whose wait is over the one at hand, and tells of the wait.
@@ -411,13 +411,14 @@ impl<H: Host + Clone> Worker<H> {
         Ok(())
     }
 
-    /// Answers the request at hand, in gRPC if it is `grpc`.
+    /// Answers the request at hand, in `protocol`.
     ///
     /// # Errors
     /// If the host fails.
-    pub fn answer(&self, refusal: Refusal, grpc: bool) -> Result<(), HostError> {
+    pub fn answer(&self, refusal: Refusal, protocol: Protocol) -> Result<(), HostError> {
         let now = self.host.now();
-        self.speaker(refusal).send(&self.host, now, refusal, grpc)
+        self.speaker(refusal)
+            .send(&self.host, now, refusal, protocol)
     }
 
     /// Leaves what there is to tell of the stream at hand, which goes on, to its log and its response.

@@ -20,6 +20,7 @@ mod fairness;
 mod final_cost;
 mod groups;
 mod grpc;
+mod grpc_translated;
 mod harness;
 mod hint;
 mod hot_restart;

@@ -27,7 +27,7 @@ pub struct Answer {
     /// The status code.
     pub status: u16,
     head: String,
-    /// The body, as text.
+    /// The body, as text; what is none is replaced.
     pub body: String,
 }
 
@@ -76,7 +76,7 @@ impl Connection {
     /// Sends `request` and returns its whole answer.
     ///
     /// # Errors
-    /// When the connection breaks or the answer is not HTTP/1.1 text.
+    /// When the connection breaks or the answer is not HTTP/1.1.
     pub async fn answer_to(&mut self, request: &[u8]) -> Result<Answer> {
         let (status, head_len) = self.exchange(request).await?;
         let (head, body) = self.buffer.split_at(head_len);
@@ -90,7 +90,7 @@ impl Connection {
         Ok(Answer {
             status,
             head,
-            body: String::from_utf8(body)?,
+            body: String::from_utf8_lossy(&body).into_owned(),
         })
     }
 

@@ -5,9 +5,7 @@ use std::sync::{Arc, Weak};
 
 use tollgate_core::units::Instant;
 use tollgate_engine::OwnSlots;
-use tollgate_filter::{
-    Cas, Destination, GrpcStatus, Host, HostError, Kind, Level, Metric, Written, now,
-};
+use tollgate_filter::{Cas, Destination, Host, HostError, Kind, Level, Metric, Written, now};
 
 use crate::address_calls;
 use crate::at_hand::{self, AtHand};
@@ -271,23 +269,6 @@ impl Host for NativeHost {
             status,
             headers: owned(headers),
             body: body.to_vec(),
-        })
-    }
-
-    /// Envoy turns a local reply to a gRPC request into one of gRPC's, with the body as the message and
-    /// the status of the header.
-    fn reply_grpc(
-        &self,
-        status: GrpcStatus,
-        message: &str,
-        headers: Vec<(&str, &str)>,
-    ) -> Result<(), HostError> {
-        let mut headers = owned(headers);
-        headers.push(("grpc-status".to_owned(), status.code().to_string()));
-        self.answer(LocalReply {
-            status: 200,
-            headers,
-            body: message.as_bytes().to_vec(),
         })
     }
 }

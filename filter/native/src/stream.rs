@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tollgate_engine::{Decision, HostFailure};
-use tollgate_filter::{Level, is_grpc};
+use tollgate_filter::{Level, Protocol};
 
 use crate::at_hand::{self, AtHand, StreamAtHand};
 use crate::configuration::Configuration;
@@ -117,7 +117,7 @@ impl Stream {
             Decision::Hold | Decision::Queue(_) => Some(Step::Wait),
             Decision::Deny(refusal) => {
                 let host = NativeHost::at_hand();
-                match worker.answer(refusal, is_grpc(&host)) {
+                match worker.answer(refusal, Protocol::at_hand(&host)) {
                     Ok(()) => None,
                     Err(error) => {
                         envoy::log(Level::Error, &format!("tollgate: {error}"));

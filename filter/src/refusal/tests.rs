@@ -30,22 +30,26 @@ fn refusal(pause: Option<u64>) -> (Refusal, Instant) {
 }
 
 #[test]
-fn only_what_the_host_takes_for_grpc_is_answered_in_grpc() {
+fn a_request_is_answered_in_its_protocol() {
+    let web = |is_text| Protocol::GrpcWeb { is_text };
     let rows = [
-        ("application/grpc", true),
-        ("application/grpc+proto", true),
-        ("application/grpc-web", false),
-        ("application/grpc-web+proto", false),
-        ("application/grpc;x=y", false),
-        ("application/grpcx", false),
-        ("application/json", false),
-        ("", false),
+        ("application/grpc", Protocol::Grpc),
+        ("application/grpc+proto", Protocol::Grpc),
+        ("application/grpc-web", web(false)),
+        ("application/grpc-web+proto", web(false)),
+        ("application/grpc-web-text", web(true)),
+        ("application/grpc-web-text+proto", web(true)),
+        ("application/grpc-web+json", Protocol::Http),
+        ("application/grpc;x=y", Protocol::Http),
+        ("application/grpcx", Protocol::Http),
+        ("application/json", Protocol::Http),
+        ("", Protocol::Http),
     ];
     let host = Fake::new(&Process::new());
-    assert!(!is_grpc(&host));
+    assert_eq!(Protocol::at_hand(&host), Protocol::Http);
     for (kind, want) in rows {
         host.set_headers(&[("content-type", kind)]);
-        assert_eq!(is_grpc(&host), want, "{kind}");
+        assert_eq!(Protocol::at_hand(&host), want, "{kind}");
     }
 }
 
@@ -69,7 +73,7 @@ fn the_operator_chooses_status_headers_body_and_drafts() {
     };
     let host = Fake::new(&Process::new());
     let (refusal, now) = refusal(Some(1_500_000_000));
-    speaker.send(&host, now, refusal, false).unwrap();
+    speaker.send(&host, now, refusal, Protocol::Http).unwrap();
     let (_, status, headers) = host.replies.borrow_mut().pop().unwrap();
     assert_eq!(status, 503);
     let rows = [
@@ -104,7 +108,9 @@ fn a_request_at_fault_is_not_told_the_operators_words() {
     };
     let host = Fake::new(&Process::new());
     let refusal = Refusal::Missing { rule: RuleId(0) };
-    speaker.send(&host, Instant::ZERO, refusal, false).unwrap();
+    speaker
+        .send(&host, Instant::ZERO, refusal, Protocol::Http)
+        .unwrap();
     let (_, status, headers) = host.replies.borrow_mut().pop().unwrap();
     assert_eq!((status, headers.get("x-region")), (400, None));
     let body = Reply::new(refusal, Instant::ZERO, speaker.refuser()).body;
@@ -119,16 +125,33 @@ fn grpc_is_told_by_details_and_the_access_log_by_notes() {
     for (pause, pushback) in [(Some(1_000_001), Some("2")), (None, None)] {
         let (refusal, now) = refusal(pause);
         host.notes.borrow_mut().clear();
-        SPEAKER.send(&host, now, refusal, true).unwrap();
+        SPEAKER.send(&host, now, refusal, Protocol::Grpc).unwrap();
         let (_, status, headers) = host.replies.borrow_mut().pop().unwrap();
-        assert_eq!(status, 8);
-        assert!(headers.contains_key("grpc-status-details-bin"));
-        assert!(!headers.contains_key("content-type"));
-        let told = headers.get("grpc-retry-pushback-ms").map(String::as_str);
-        assert_eq!(told, pushback);
+        let header = |name: &str| headers.get(name).map(String::as_str);
+        assert_eq!((status, header("grpc-status")), (200, Some("8")));
+        assert_eq!(header("content-type"), Some("application/grpc"));
+        assert!(header("grpc-message").is_some() && header("grpc-status-details-bin").is_some());
+        assert_eq!(header("grpc-retry-pushback-ms"), pushback);
         let notes = host.notes.borrow();
         let note = |name: &str| notes.get(&(0, name.to_owned())).map(String::as_str);
         assert_eq!(note("tollgate.reason"), Some("tenant/requests"));
         assert_eq!(note("tollgate.pause_ms"), pushback);
+    }
+}
+
+#[test]
+fn grpc_web_has_its_status_in_the_body() {
+    let host = Fake::new(&Process::new());
+    for (is_text, kind) in [
+        (false, "application/grpc-web+proto"),
+        (true, "application/grpc-web-text+proto"),
+    ] {
+        let (refusal, now) = refusal(None);
+        let protocol = Protocol::GrpcWeb { is_text };
+        SPEAKER.send(&host, now, refusal, protocol).unwrap();
+        let (_, status, headers) = host.replies.borrow_mut().pop().unwrap();
+        assert_eq!((status, headers["content-type"].as_str()), (200, kind));
+        assert_eq!(headers["tollgate-reason"], "tenant/requests");
+        assert!(!headers.contains_key("grpc-status"));
     }
 }

@@ -199,7 +199,8 @@ fn pending_requests_are_refused_with_the_reason_and_in_grpc_if_they_are_grpc() {
     proxy.tick(Duration::from_millis(60));
     let replies = proxy.host().replies.borrow();
     let statuses: Vec<u32> = replies.iter().map(|reply| reply.1).collect();
-    assert_eq!(statuses, [8, 429]);
+    assert_eq!(statuses, [200, 429]);
+    assert_eq!(replies[0].2["grpc-status"], "8");
     let (_, _, headers) = &replies[1];
     assert_eq!(headers["tollgate-reason"], "tenant/requests");
 }
