@@ -5,6 +5,7 @@ pub mod doorman;
 pub mod grpc;
 pub mod health;
 pub mod metrics;
+mod outbound;
 pub mod rest;
 pub mod rlqs;
 pub mod rls;

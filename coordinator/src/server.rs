@@ -9,10 +9,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tollgate_core::lease_server::Start;
 use tonic_health::pb::health_server::HealthServer;
-use tonic_health::server::HealthService;
 
 use crate::api::grpc::StrictDecoding;
-use crate::api::health::Health;
+use crate::api::health::{Health, HealthApi};
 use crate::api::rest;
 use crate::catalog::store::Store;
 use crate::clock::Clock;
@@ -436,7 +435,7 @@ fn spawn_health(
     parts: &mut Parts,
     router: &Router,
     closing: watch::Receiver<()>,
-) -> HealthServer<HealthService> {
+) -> HealthServer<HealthApi> {
     let (health, service) = Health::new(router.clone());
     parts.spawn(async move {
         health.run(closing).await;

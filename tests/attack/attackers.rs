@@ -1,20 +1,23 @@
 //! Attacks on a coordinator's listeners.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
+use rlqs::rate_limit_quota_usage_reports::BucketQuotaUsage;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tollgate_proto::envoy::service::rate_limit_quota::v3 as rlqs;
 use tollgate_proto::v1;
 
-use crate::bodies::SentBody;
+use crate::bodies::{RepeatedBody, SentBody};
 use crate::client::{Targets, refresh_request};
 
 /// Somewhat more connections than the coordinator accepts at its HTTP listener.
@@ -32,6 +35,18 @@ const UNREAD: (u32, u32) = (60, 200);
 /// Connections with streams for nudges, and streams on each: more than there may be.
 const WATCHES: (u32, u32) = (300, 64);
 
+/// Connections with streams of reports, and streams on each: as many as there may be.
+const REPORTS: (u32, u32) = (16, 64);
+
+/// Buckets of each such stream, with names as long as they may be.
+const BUCKETS: u32 = 256;
+
+/// The length of a tenant in a report, in bytes.
+const TENANT_LEN: usize = 500;
+
+/// Connections with streams of health, and streams on each: as many as there may be on a connection.
+const HEALTH: (u32, u32) = (1000, 64);
+
 /// The length of each of the thousand ids in a large call: four less than is allowed.
 const ID_LEN: usize = 252;
 
@@ -43,6 +58,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Pause after a refused call.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// The lease service.
+const LEASES: &str = "tollgate.v1.LeaseService";
 
 /// The preface of HTTP/2 and an empty SETTINGS frame.
 const HTTP2_HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
@@ -74,12 +92,16 @@ pub(crate) enum Attack {
     HalfSent,
     /// Streams for nudges, of as many clients.
     Watches,
+    /// Streams of reports with many buckets, whose assignments are not read.
+    Reports,
+    /// Streams of the server's health, which are not read.
+    Health,
 }
 
 // === impl Attack ===
 
 impl Attack {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::None,
         Self::Silent,
         Self::Header,
@@ -92,6 +114,8 @@ impl Attack {
         Self::Unread,
         Self::HalfSent,
         Self::Watches,
+        Self::Reports,
+        Self::Health,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -108,6 +132,8 @@ impl Attack {
             Self::Unread => "unread answers",
             Self::HalfSent => "half-sent calls",
             Self::Watches => "streams",
+            Self::Reports => "unread assignments",
+            Self::Health => "watched health",
         }
     }
 
@@ -127,8 +153,13 @@ impl Attack {
             Self::IdleGrpc | Self::SilentGrpc => (GRPC_CONNECTIONS, targets.grpc),
             Self::Unread | Self::HalfSent => (UNREAD.0, targets.grpc),
             Self::Watches => (WATCHES.0, targets.grpc),
+            Self::Reports => (REPORTS.0, targets.grpc),
+            Self::Health => (HEALTH.0, targets.grpc),
         };
-        let message = Bytes::from(big_call());
+        let message = Bytes::from(match self {
+            Self::Reports => report(),
+            _ => big_call(),
+        });
         for number in 0..count {
             let message = message.clone();
             attackers.spawn(async move {
@@ -171,6 +202,8 @@ impl Attack {
             Self::Unread => return calls(stream, message, true).await,
             Self::HalfSent => return calls(stream, message, false).await,
             Self::Watches => return watches(stream).await,
+            Self::Reports => return reports(stream, message).await,
+            Self::Health => return health(stream).await,
         }
         until_closed(&mut stream).await
     }
@@ -216,6 +249,63 @@ fn framed(message: &impl Message) -> Vec<u8> {
     bytes
 }
 
+/// A report on buckets with long names.
+fn report() -> Vec<u8> {
+    let usage = |number: u32| BucketQuotaUsage {
+        bucket_id: Some(rlqs::BucketId {
+            bucket: [("tenant".to_owned(), format!("{number:0>TENANT_LEN$}"))].into(),
+        }),
+        num_requests_allowed: 1,
+        ..BucketQuotaUsage::default()
+    };
+    framed(&rlqs::RateLimitQuotaUsageReports {
+        domain: "edge".to_owned(),
+        bucket_quota_usages: (0..BUCKETS).map(usage).collect(),
+    })
+}
+
+/// Sends a report on each of as many streams as one connection may have, again and again, and reads no
+/// assignments.
+async fn reports(stream: TcpStream, message: &Bytes) -> Result<()> {
+    let path = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";
+    let bodies = (0..REPORTS.1).map(|_| RepeatedBody::new(message.clone()));
+    hold_calls(stream, path, bodies).await
+}
+
+/// Watches the server's health on as many streams as one connection may have, and reads nothing.
+async fn health(stream: TcpStream) -> Result<()> {
+    // A request for the health of the whole server has no bytes.
+    let message = Bytes::from_static(&[0; 5]);
+    let bodies = (0..HEALTH.1).map(|_| SentBody::new(message.clone(), true));
+    hold_calls(stream, "grpc.health.v1.Health/Watch", bodies).await
+}
+
+/// Calls `path` with each of `bodies`, and reads no answers.
+async fn hold_calls<B>(stream: TcpStream, path: &str, bodies: impl Iterator<Item = B>) -> Result<()>
+where
+    B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
+{
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(TokioIo::new(stream))
+        .await?;
+    let mut streams = JoinSet::new();
+    for body in bodies {
+        let mut sender = sender.clone();
+        let request = grpc(path, body)?;
+        streams.spawn(async move {
+            if sender.ready().await.is_ok()
+                && let Ok(answer) = sender.send_request(request).await
+            {
+                let _never_read = answer;
+                std::future::pending::<()>().await;
+            }
+        });
+    }
+    connection.await?;
+    Ok(())
+}
+
 /// Opens as many streams for nudges as one connection may have, each for another client, and holds
 /// them.
 async fn watches(stream: TcpStream) -> Result<()> {
@@ -230,7 +320,7 @@ async fn watches(stream: TcpStream) -> Result<()> {
             term: 0,
         };
         let body = SentBody::new(Bytes::from(framed(&watch)), true);
-        let request = grpc("Watch", body)?;
+        let request = grpc(&format!("{LEASES}/Watch"), body)?;
         streams.spawn(async move {
             if sender.ready().await.is_ok()
                 && let Ok(answer) = sender.send_request(request).await
@@ -244,13 +334,11 @@ async fn watches(stream: TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// A call of a method of the lease service.
-fn grpc(method: &str, body: SentBody) -> Result<hyper::Request<SentBody>> {
-    let request = hyper::Request::post(format!(
-        "http://localhost/tollgate.v1.LeaseService/{method}"
-    ))
-    .header("content-type", "application/grpc")
-    .header("te", "trailers");
+/// A call of the method at `path`.
+fn grpc<B>(path: &str, body: B) -> Result<hyper::Request<B>> {
+    let request = hyper::Request::post(format!("http://localhost/{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
     Ok(request.body(body)?)
 }
 
@@ -266,7 +354,10 @@ async fn calls(stream: TcpStream, message: &Bytes, ends: bool) -> Result<()> {
         let (mut sender, message) = (sender.clone(), message.clone());
         streams.spawn(async move {
             loop {
-                let request = grpc("Refresh", SentBody::new(message.clone(), ends));
+                let request = grpc(
+                    &format!("{LEASES}/Refresh"),
+                    SentBody::new(message.clone(), ends),
+                );
                 let Ok(request) = request else { return };
                 if sender.ready().await.is_err() {
                     return;

@@ -59,7 +59,10 @@ fn main() -> Result<()> {
 async fn run(dir: &Path, attack: Attack, options: &Options) -> Result<AttackRow> {
     let trust = attack.needs_tls().then(|| TlsTrust::new(dir)).transpose()?;
     let tls = trust.as_ref().map_or(String::new(), TlsTrust::section);
-    let config = format!("{tls}limits: [{{match: '*', requests: {{rate: 1000000}}}}]\n");
+    let config = format!(
+        "{tls}limits: [{{match: '*', requests: {{rate: 1000000}}}}]\n\
+         rlqs: {{domains: {{edge: {{scope: 'tenant/{{tenant}}'}}}}}}\n"
+    );
     let coordinator = Coordinator::start(dir, &config).await?;
     let targets = Targets {
         grpc: coordinator.grpc(),

@@ -15,6 +15,10 @@ use tonic_health::server::{HealthReporter, HealthService};
 
 use crate::leases::router::Router;
 
+mod service;
+
+pub use self::service::HealthApi;
+
 /// The names for which there is an answer as long as this node can answer calls.
 const WHOLE: [&str; 2] = ["", "tollgate.v1.LeaseService"];
 
@@ -40,9 +44,9 @@ pub struct Health {
 
 impl Health {
     /// Returns the health of the node of `router`, and the service that reports it.
-    pub fn new(router: Router) -> (Self, HealthServer<HealthService>) {
+    pub fn new(router: Router) -> (Self, HealthServer<HealthApi>) {
         let reporter = HealthReporter::new();
-        let service = HealthService::from_health_reporter(reporter.clone());
+        let service = HealthApi::new(HealthService::from_health_reporter(reporter.clone()));
         let health = Self {
             reporter,
             router,

@@ -13,9 +13,8 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio_stream::Stream;
-use tokio_stream::wrappers::ReceiverStream;
 use tollgate_proto::envoy::service::rate_limit_quota::v3 as wire;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -24,6 +23,7 @@ pub use self::metrics::RlqsMetrics;
 use self::metrics::StreamEnd;
 use self::sessions::Sessions;
 use self::task::{StreamPeer, StreamTask, first_report};
+use super::outbound::Outbound;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::leases::router::Router;
@@ -113,13 +113,12 @@ impl RateLimitQuotaService for Service {
         if let Some(connection) = &connection {
             connection.stream_begins();
         }
-        // While the proxy does not read, nothing is decided for it that would be old by then.
-        let (sender, messages) = mpsc::channel(1);
-        let task = StreamTask::new(self.clone(), peer, connection, sender);
+        let (outbound, messages) = Outbound::new();
+        let task = StreamTask::new(self.clone(), peer, connection, outbound);
         tokio::spawn(async move {
             task.run(first, reports).await;
             drop(place);
         });
-        Ok(Response::new(Box::pin(ReceiverStream::new(messages))))
+        Ok(Response::new(Box::pin(messages)))
     }
 }

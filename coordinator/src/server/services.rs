@@ -11,13 +11,14 @@ use tollgate_proto::timeout::grpc_timeout;
 use tonic::Status;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
-use tonic_health::server::HealthService;
+
 use tracing::Instrument as _;
 
 use super::ServerError;
 use super::metrics::Metrics;
 use crate::api::doorman;
 use crate::api::grpc::{ForwardApi, Service, StrictDecoding};
+use crate::api::health::HealthApi;
 use crate::api::rest::PeerApi;
 use crate::api::rlqs;
 use crate::api::rls;
@@ -40,7 +41,7 @@ pub(super) struct Services {
     pub(super) lease: StrictDecoding<LeaseServiceServer<Service>>,
     /// For the other nodes of a cluster, as is `peer`.
     pub(super) forward: Option<StrictDecoding<ForwardServiceServer<ForwardApi>>>,
-    pub(super) health: StrictDecoding<HealthServer<HealthService>>,
+    pub(super) health: StrictDecoding<HealthServer<HealthApi>>,
     pub(super) doorman: StrictDecoding<CapacityServer<doorman::Service>>,
     pub(super) rls: StrictDecoding<RateLimitServiceServer<rls::Service>>,
     pub(super) rlqs: StrictDecoding<RateLimitQuotaServiceServer<rlqs::Service>>,
@@ -56,7 +57,7 @@ impl Services {
         clock: Clock,
         metrics: &Metrics,
         config: &watch::Receiver<Arc<Config>>,
-        health: HealthServer<HealthService>,
+        health: HealthServer<HealthApi>,
     ) -> Self {
         let (leases, api) = (metrics.leases.clone(), metrics.api.clone());
         let forward = ForwardApi::new(router.clone(), clock, leases.clone());

@@ -1,7 +1,12 @@
 //! Everything that grows has a bound, and reaching one hurts only the client that reaches it.
 
+use std::time::Duration;
+
 use tollgate_core::lease_server::Start;
 use tonic::Code;
+use tonic::transport::Endpoint;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::harness::{Coordinator, request, unit};
 
@@ -89,4 +94,34 @@ async fn a_client_too_many_is_refused_and_the_others_go_on() {
     assert_eq!(error.code, Code::ResourceExhausted as u32);
     unit(&answers[1]);
     coordinator.gets("a", "tenant/a", 2, (1.0, 1.0)).await;
+}
+
+/// Each stream of health takes memory, and needs no credentials.
+#[tokio::test]
+async fn streams_of_health_are_bounded_and_their_places_are_used_again() {
+    const MAX: usize = 1024;
+    let coordinator = Coordinator::start(ALL).await;
+    let endpoint = Endpoint::try_from(format!("http://{}", coordinator.grpc)).unwrap();
+    let connect = || HealthClient::new(endpoint.connect_lazy());
+    let (mut client, mut streams) = (connect(), Vec::new());
+    for i in 0..MAX {
+        // A connection has 64 at a time.
+        if i % 60 == 0 {
+            client = connect();
+        }
+        let watch = client.watch(HealthCheckRequest::default()).await;
+        streams.push(watch.unwrap());
+    }
+    let refused = connect().watch(HealthCheckRequest::default()).await;
+    // Clients that hear this go on without.
+    assert_eq!(refused.unwrap_err().code(), Code::Unimplemented);
+    assert!(connect().check(HealthCheckRequest::default()).await.is_ok());
+    streams.pop();
+    while connect()
+        .watch(HealthCheckRequest::default())
+        .await
+        .is_err()
+    {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tollgate_proto::v1;
 use tonic::Status;
 
+use crate::api::outbound::{Outbound, OutboundStream};
 use crate::leases::nudges::NudgeWatch;
 use crate::net::connections::ConnectionEnd;
 
@@ -14,17 +13,17 @@ use crate::net::connections::ConnectionEnd;
 const GATHER_TIME: Duration = Duration::from_millis(2);
 
 /// Messages of one stream.
-pub(super) type WatchStream = ReceiverStream<Result<v1::WatchResponse, Status>>;
+pub(super) type WatchStream = OutboundStream<v1::WatchResponse>;
 
-type Messages = mpsc::Sender<Result<v1::WatchResponse, Status>>;
+type Messages = Outbound<v1::WatchResponse>;
 
 /// Sends what `watch` has until another one takes its place or its client leaves, or `connection` is
 /// to end.
 pub(super) fn stream(watch: NudgeWatch, connection: Option<ConnectionEnd>) -> WatchStream {
     // While the client does not read, nudges stay in the mailbox, where each is once.
-    let (sender, messages) = mpsc::channel(1);
-    tokio::spawn(run(watch, connection, sender));
-    ReceiverStream::new(messages)
+    let (outbound, messages) = Outbound::new();
+    tokio::spawn(run(watch, connection, outbound));
+    messages
 }
 
 async fn run(watch: NudgeWatch, connection: Option<ConnectionEnd>, messages: Messages) {
@@ -36,8 +35,7 @@ async fn run(watch: NudgeWatch, connection: Option<ConnectionEnd>, messages: Mes
         () = messages.closed() => return,
     };
     drop(watch);
-    // A client that has gone needs no reason.
-    let _ = messages.send(Err(end)).await;
+    messages.end(end).await;
 }
 
 /// Sends nudges; returns the status with which the stream ends.
@@ -48,11 +46,11 @@ async fn send_nudges(watch: &NudgeWatch, messages: &Messages) -> Status {
         }
         tokio::time::sleep(GATHER_TIME).await;
         loop {
-            let Ok(place) = messages.reserve().await else {
+            let Some(order) = messages.ordered().await else {
                 return Status::cancelled("the client has left");
             };
             let Some(nudged) = watch.take() else { break };
-            place.send(Ok((&nudged).into()));
+            order.send((&nudged).into());
         }
     }
 }

@@ -121,6 +121,12 @@ impl Bucket {
 
 // === free functions ===
 
+/// Returns the bytes of the keys and values of `name`.
+pub(super) fn name_len(name: &BucketName) -> usize {
+    let pairs = name.iter().map(|(key, value)| key.len() + value.len());
+    pairs.sum()
+}
+
 /// The time `now` on a clock that was there for the longest time that a proxy may say: this node may
 /// have started since.
 fn demand_time(now: Instant) -> Instant {
@@ -153,7 +159,7 @@ mod tests {
 
     impl Bucket {
         fn of(now: Instant, usage: Usage) -> Self {
-            let charge = BucketMemory::default().charge(0).unwrap();
+            let charge = BucketMemory::default().charge(&usage.name).unwrap();
             Self::new(now, usage, "a/b".into(), charge)
         }
     }

@@ -3,11 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most memory of buckets that a node has, in bytes: 400 000 of them with names of 100 bytes.
+use super::bucket::{BucketName, name_len};
+
+/// The most memory of buckets that a node has, in bytes: 150 000 of them with names of 100 bytes.
 const BYTES_MAX: usize = 512 << 20;
 
-/// Memory of a bucket beside its name, with its part in the lease of its scope.
-const BUCKET_LEN: usize = 1024;
+/// Memory of a bucket beside its name: 2.4 KiB with the lease of its scope, by the resident memory of
+/// 20 000 of them, and what a call for that lease takes.
+const BUCKET_LEN: usize = 3 << 10;
+
+/// Memory of a key and its value beside their bytes.
+const PAIR_LEN: usize = 160;
 
 /// Copies of a name that a bucket has at a time, its scope among them.
 const NAME_COPIES: usize = 2;
@@ -38,9 +44,9 @@ impl BucketMemory {
         Self(Arc::new(ChargedBytes { max, bytes }))
     }
 
-    /// Charges a bucket whose name has `name_len` bytes; none if there is no memory for it.
-    pub(super) fn charge(&self, name_len: usize) -> Option<BucketCharge> {
-        let bytes = BUCKET_LEN.saturating_add(name_len.saturating_mul(NAME_COPIES));
+    /// Charges a bucket called `name`; none if there is no memory for it.
+    pub(super) fn charge(&self, name: &BucketName) -> Option<BucketCharge> {
+        let bytes = BUCKET_LEN + NAME_COPIES * name_len(name) + PAIR_LEN * name.len();
         let max = self.0.max;
         let add = |before: usize| before.checked_add(bytes).filter(|after| *after <= max);
         let order = Ordering::Relaxed;
@@ -73,14 +79,19 @@ mod tests {
 
     #[test]
     fn buckets_are_charged_with_their_names_and_give_back_what_they_had() {
+        let name = |pairs, len| {
+            let pair = |i: usize| (format!("{i:0>len$}"), String::new());
+            BucketName::from_iter((0..pairs).map(pair))
+        };
         let memory = BucketMemory::new(3 * BUCKET_LEN);
-        let first = memory.charge(100).unwrap();
-        assert_eq!(first.bytes, BUCKET_LEN + 200);
-        let second = memory.clone().charge(0).unwrap();
-        assert!(memory.charge(0).is_none(), "both share the count");
+        let first = memory.charge(&name(2, 50)).unwrap();
+        assert_eq!(first.bytes, BUCKET_LEN + 200 + 2 * PAIR_LEN);
+        let second = memory.clone().charge(&name(0, 0)).unwrap();
+        assert!(memory.charge(&name(0, 0)).is_none(), "both share the count");
         drop(first);
-        let third = memory.charge(BUCKET_LEN / 2).unwrap();
-        assert!(memory.charge(0).is_none());
+        let long = (BUCKET_LEN - PAIR_LEN) / 2;
+        let third = memory.charge(&name(1, long)).unwrap();
+        assert!(memory.charge(&name(0, 0)).is_none());
         drop((second, third));
         assert_eq!(memory.0.bytes.load(Ordering::Relaxed), 0);
     }

@@ -21,7 +21,7 @@ use tollgate_core::units::{Capacity, Instant};
 use tollgate_proto::request::{SCOPES_MAX, ScopeRefresh};
 
 use super::assignment::{Assignment, SentAssignment};
-use super::bucket::{Bucket, BucketName, Usage};
+use super::bucket::{Bucket, BucketName, Usage, name_len};
 use super::memory::BucketMemory;
 use super::metrics::IgnoredBucket;
 use super::scope_lease::ScopeLease;
@@ -33,8 +33,9 @@ mod look;
 /// The most buckets of a stream.
 pub(super) const BUCKETS_MAX: usize = 10_000;
 
-/// The most actions in a message.
-pub(super) const ACTIONS_MAX: usize = 1000;
+/// Bytes of a message's actions from which on it gets no more of them. An unsent message counts as
+/// memory of calls, and each stream may have one.
+pub(super) const ACTIONS_LEN: usize = 32 << 10;
 
 /// The longest name of a bucket, in bytes: all its keys and values.
 pub(super) const NAME_LEN_MAX: usize = 512;
@@ -91,6 +92,18 @@ pub(super) struct Action {
 pub(super) enum ActionKind {
     Assign(Assignment),
     Abandon,
+}
+
+// === impl Action ===
+
+impl Action {
+    /// Returns the most bytes that it has in a message: those of its name, of the heads of its fields, and
+    /// of the assignment.
+    fn len_max(&self) -> usize {
+        const PAIR_LEN: usize = 10;
+        const REST_LEN: usize = 64;
+        name_len(&self.bucket) + PAIR_LEN * self.bucket.len() + REST_LEN
+    }
 }
 
 // === impl StreamState ===
@@ -201,7 +214,7 @@ impl StreamState {
         due || !(self.looks.is_empty() && self.dirty.is_empty() && self.unwanted.is_empty())
     }
 
-    /// Returns the next actions, which must be sent at once; at most [`ACTIONS_MAX`].
+    /// Returns the next actions, which must be sent at once; as many as [`ACTIONS_LEN`] allows.
     pub(super) fn poll_actions(&mut self, now: Instant) -> Vec<Action> {
         self.divide(now);
         while let Some(id) = self.bucket_timers.pop_due(now) {
@@ -210,8 +223,8 @@ impl StreamState {
             }
             self.looks.insert(id);
         }
-        let mut actions = Vec::new();
-        while actions.len() < ACTIONS_MAX {
+        let (mut actions, mut len) = (Vec::new(), 0);
+        while len < ACTIONS_LEN {
             let action = match self.looks.pop_first() {
                 Some(id) => self.look(now, id),
                 None => match self.unwanted.pop_front() {
@@ -222,6 +235,7 @@ impl StreamState {
                     None => break,
                 },
             };
+            len += action.as_ref().map_or(0, Action::len_max);
             actions.extend(action);
         }
         if self.looks.is_empty() {
@@ -245,9 +259,7 @@ impl StreamState {
     /// Adds the bucket of `usage`; the error tells why it is ignored.
     fn add(&mut self, now: Instant, usage: Usage) -> Result<u64, IgnoredBucket> {
         let name = &usage.name;
-        let len = name.iter().map(|(key, value)| key.len() + value.len());
-        let len: usize = len.sum();
-        if name.len() > KEYS_MAX || len > NAME_LEN_MAX {
+        if name.len() > KEYS_MAX || name_len(name) > NAME_LEN_MAX {
             return Err(IgnoredBucket::TooLong);
         }
         // Further keys do no harm: Envoy counts a request in one bucket alone.
@@ -256,7 +268,7 @@ impl StreamState {
         // A proxy cannot be answered about a bucket without keys.
         let scope = scope.filter(|_| !name.is_empty());
         let scope: Arc<str> = scope.ok_or(IgnoredBucket::Unmatched)?.into();
-        let charge = match self.memory.charge(len) {
+        let charge = match self.memory.charge(name) {
             Some(charge) if self.buckets.len() < BUCKETS_MAX => charge,
             charge => {
                 // Else the proxy would keep it, and name it in each report. One in use would come

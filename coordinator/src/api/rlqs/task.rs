@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate_core::units::Instant;
@@ -17,6 +17,7 @@ use super::metrics::StreamEnd;
 use super::sessions::{NAME, Session, StreamOrigin};
 use super::stream::{LeaseBatch, StreamState};
 use super::{Service, messages};
+use crate::api::outbound::{Order, Outbound};
 use crate::clock::unix_time;
 use crate::config::{Config, RlqsDomain};
 use crate::leases::nudges::{NudgeWatch, Watcher};
@@ -36,7 +37,7 @@ const CALL_TIMEOUT: Duration = Duration::from_millis(750);
 const CALLS_MAX: usize = 8;
 
 type Reports = Streaming<wire::RateLimitQuotaUsageReports>;
-type Messages = mpsc::Sender<Result<wire::RateLimitQuotaResponse, Status>>;
+type Messages = Outbound<wire::RateLimitQuotaResponse>;
 
 /// Proxy at the other end of a stream.
 #[derive(Clone, Debug)]
@@ -126,8 +127,7 @@ impl StreamTask {
         if let Err((reason, status)) = ended {
             tracing::debug!(%status, "rlqs: stream ended");
             metrics.count_end(reason);
-            // A proxy that has gone needs no reason.
-            let _ = self.messages.send(Err(status)).await;
+            self.messages.end(status).await;
         }
     }
 }
@@ -209,9 +209,9 @@ impl OpenStream {
                 },
                 Some(answered) = self.calls.join_next() => self.apply(answered.ok()),
                 () = nudged(watch.as_ref()) => self.take_nudges(watch.as_ref()),
-                place = messages.reserve(), if self.state.has_actions(now) => match place {
-                    Ok(place) => self.act(place),
-                    Err(_) => return Ok(()),
+                order = messages.ordered(), if self.state.has_actions(now) => match order {
+                    Some(order) => self.act(order),
+                    None => return Ok(()),
                 },
                 changed = self.config.changed() => match changed {
                     Ok(()) if self.is_reconfigured() => return Err(reconfigured()),
@@ -315,11 +315,11 @@ impl OpenStream {
     }
 
     /// Sends the next actions, if there are any.
-    fn act(&mut self, place: mpsc::Permit<'_, Result<wire::RateLimitQuotaResponse, Status>>) {
+    fn act(&mut self, order: Order<'_, wire::RateLimitQuotaResponse>) {
         let actions = self.state.poll_actions(self.service.clock.now());
         if !actions.is_empty() {
             self.service.metrics.count_actions(&actions);
-            place.send(Ok(messages::response(&actions)));
+            order.send(messages::response(&actions));
         }
     }
 

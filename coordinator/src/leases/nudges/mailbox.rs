@@ -1,17 +1,29 @@
 //! Nudges that a watcher has not taken yet.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tollgate_core::lease::{ClientId, ResourceId};
 use tollgate_proto::request::SCOPES_MAX;
+
+/// The most nudges that wait in all mailboxes together: as many as there are leases by default.
+const PENDING_MAX: usize = 1_000_000;
+
+/// Number of the nudges that wait in all mailboxes together; clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct PendingNudges {
+    max: usize,
+    count: Arc<AtomicUsize>,
+}
 
 /// Bounded mailbox of one watch, in which each nudge is at most once.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     /// The most nudges.
     max: usize,
+    all: PendingNudges,
     state: Mutex<MailboxState>,
     /// Woken when there is something to take, or when the watch is replaced.
     filled: Notify,
@@ -30,13 +42,41 @@ struct MailboxState {
 #[error("another stream for this run of the client took the place of this one")]
 pub struct Replaced;
 
+// === impl PendingNudges ===
+
+impl PendingNudges {
+    /// None, and at most `max`.
+    fn new(max: usize) -> Self {
+        let count = Arc::default();
+        Self { max, count }
+    }
+
+    /// Adds a nudge; `false` if there are too many.
+    fn add(&self) -> bool {
+        let add = |before| (before < self.max).then_some(before + 1);
+        let order = Ordering::Relaxed;
+        self.count.fetch_update(order, order, add).is_ok()
+    }
+
+    fn remove(&self, count: usize) {
+        self.count.fetch_sub(count, Ordering::Relaxed);
+    }
+}
+
+impl Default for PendingNudges {
+    fn default() -> Self {
+        Self::new(PENDING_MAX)
+    }
+}
+
 // === impl Mailbox ===
 
 impl Mailbox {
-    /// An empty mailbox for `max` nudges.
-    pub(super) fn new(max: usize) -> Self {
+    /// An empty mailbox for `max` nudges, which count among `all`.
+    pub(super) fn new(max: usize, all: &PendingNudges) -> Self {
         Self {
             max,
+            all: all.clone(),
             state: Mutex::default(),
             filled: Notify::new(),
         }
@@ -53,7 +93,7 @@ impl Mailbox {
         if known.is_some_and(|known| known.contains(resource)) {
             return true;
         }
-        if state.len >= self.max {
+        if state.len >= self.max || !self.all.add() {
             return false;
         }
         let pending = match state.pending.get_mut(client) {
@@ -102,6 +142,41 @@ impl Mailbox {
             state.pending.insert(client.clone(), rest);
         }
         state.len -= taken.len();
+        self.all.remove(taken.len());
         Some((client, taken.into_iter().collect()))
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        let left = self.state().len;
+        self.all.remove(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::lease::Unit;
+
+    use super::*;
+
+    #[test]
+    fn mailboxes_share_a_bound_and_give_back_what_they_had() {
+        let all = PendingNudges::new(3);
+        let client = ClientId::new("a").unwrap();
+        let put = |mailbox: &Mailbox, scope: &str| {
+            let resource = ResourceId::new(scope, Unit::Requests).unwrap();
+            mailbox.put(&client, &resource)
+        };
+        let (first, second) = (Mailbox::new(2, &all), Mailbox::new(9, &all));
+        assert!(put(&first, "x") && put(&first, "y"));
+        assert!(!put(&first, "z"), "its own bound");
+        assert!(put(&second, "x"));
+        assert!(!put(&second, "y"), "the bound of both");
+        assert!(put(&second, "x"), "it is there already");
+        first.take().unwrap();
+        assert!(put(&second, "y") && put(&second, "z"));
+        drop(second);
+        assert_eq!(all.count.load(Ordering::Relaxed), 0);
     }
 }

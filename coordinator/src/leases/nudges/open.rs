@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::lease::{ClientId, ClientRun, ResourceId, Run};
 
-use super::mailbox::Mailbox;
+use super::mailbox::{Mailbox, PendingNudges};
 use super::{NODES_MAX, RUNS_MAX, WATCHES_MAX, WatchError, Watcher};
 
 /// The most nudges that wait for a client. Beyond that it has to ask for most of what it has anyhow.
@@ -25,6 +25,8 @@ pub(super) struct OpenWatches {
     client_watches: usize,
     /// Those of other nodes, by name.
     nodes: BTreeMap<String, NodeWatch>,
+    /// Equals the sum of the nudges in all mailboxes.
+    pending: PendingNudges,
 }
 
 /// Watch of another node.
@@ -79,7 +81,7 @@ impl OpenWatches {
             None => {}
         }
         self.last += 1;
-        let mailbox = Arc::new(Mailbox::new(CLIENT_NUDGES_MAX));
+        let mailbox = Arc::new(Mailbox::new(CLIENT_NUDGES_MAX, &self.pending));
         let runs = self.clients.entry(client.id.clone()).or_default();
         runs.push(ClientWatch {
             number: self.last,
@@ -103,7 +105,7 @@ impl OpenWatches {
             None => {}
         }
         self.last += 1;
-        let mailbox = Arc::new(Mailbox::new(NODE_NUDGES_MAX));
+        let mailbox = Arc::new(Mailbox::new(NODE_NUDGES_MAX, &self.pending));
         let watch = NodeWatch {
             number: self.last,
             mailbox: Arc::clone(&mailbox),

@@ -108,6 +108,19 @@ impl Drop for RequestBody {
 
 // === impl ResponseBody ===
 
+impl ResponseBody {
+    /// Counts the bytes of `frame`.
+    ///
+    /// # Errors
+    /// If there is no memory for them.
+    fn count(&self, frame: Frame<Bytes>) -> Result<Frame<UnsentBytes>, axum::Error> {
+        let call = self.call.as_ref().zip(frame.data_ref());
+        let charge = call.map(|(call, bytes)| call.charge(bytes.len()));
+        let charge = charge.transpose().map_err(axum::Error::new)?;
+        Ok(frame.map_data(|bytes| UnsentBytes { bytes, charge }))
+    }
+}
+
 impl Body for ResponseBody {
     type Data = UnsentBytes;
     type Error = axum::Error;
@@ -116,13 +129,8 @@ impl Body for ResponseBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<UnsentBytes>, axum::Error>>> {
-        let next = Pin::new(&mut self.body).poll_frame(cx);
-        next.map_ok(|frame| {
-            frame.map_data(|bytes| {
-                let charge = self.call.as_ref().map(|call| call.charge(bytes.len()));
-                UnsentBytes { bytes, charge }
-            })
-        })
+        let next = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
+        Poll::Ready(next.map(|frame| self.count(frame?)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -7,13 +7,17 @@ use tokio::time::Instant;
 
 use super::activity::Activity;
 use super::framing::MessageProgress;
-use super::memory::CallMemory;
+use super::memory::{CALL_LEN, CallMemory};
 use super::metrics::DropReason;
 use super::table::ConnectionTable;
+use crate::net::tls::Listener;
+
+/// The most bytes of the request of a probe. An Envoy's has some hundred.
+const PROBE_LEN_MAX: usize = 4 << 10;
 
 /// The most bytes that the calls of a connection hold for one of them to be let past the bounds of
-/// memory as a probe, and the most of the request of a probe. An Envoy's has some hundred.
-const PROBE_LEN_MAX: usize = 4 << 10;
+/// memory as a probe: one at a time, and another whose answer is not sent.
+const PROBE_HELD_MAX: usize = PROBE_LEN_MAX + 2 * CALL_LEN;
 
 /// An answer has a second more for each so many bytes.
 const BYTES_PER_SECOND: usize = 256 << 10;
@@ -48,6 +52,9 @@ pub(super) struct Call {
     response_timeout: Duration,
     /// A probe is answered also when there is no memory for other calls, as long as it is small.
     probe: bool,
+    /// Whether an answer for which there is no memory is given up. A gRPC client tries again, and a
+    /// stream would go on to answer; those who read the admin API are few.
+    gives_up: bool,
     request: Mutex<RequestState>,
 }
 
@@ -98,7 +105,9 @@ impl Call {
             return Err(CallRefusal::ProbesOnly);
         }
         let held = activity.held();
-        if !probe || held.saturating_add(bytes) > PROBE_LEN_MAX {
+        let is_small =
+            bytes <= PROBE_LEN_MAX && held.saturating_add(bytes) <= PROBE_HELD_MAX - CALL_LEN;
+        if !(probe && is_small) {
             let max = memory.max_of_connection();
             if held >= max {
                 return Err(CallRefusal::Connection(max));
@@ -108,6 +117,7 @@ impl Call {
             }
         }
         let times = &table.limits.times;
+        let bytes = bytes.saturating_add(CALL_LEN);
         let held = activity.take(bytes);
         memory.take(bytes, held);
         activity.begin_call();
@@ -118,6 +128,7 @@ impl Call {
             request_timeout: times.request_timeout,
             response_timeout: times.response_timeout,
             probe,
+            gives_up: table.limits.listener == Listener::Grpc && !probe,
             request: Mutex::new(RequestState {
                 bytes,
                 progress: MessageProgress::default(),
@@ -152,8 +163,8 @@ impl Call {
         }
         let max = self.memory.max_of_connection();
         match () {
-            () if self.probe && request.bytes > PROBE_LEN_MAX => Err(CallRefusal::Probe),
-            () if self.probe && held <= PROBE_LEN_MAX => Ok(()),
+            () if self.probe && request.bytes > PROBE_LEN_MAX + CALL_LEN => Err(CallRefusal::Probe),
+            () if self.probe && held <= PROBE_HELD_MAX => Ok(()),
             () if held > max => Err(CallRefusal::Connection(max)),
             () if !within => Err(CallRefusal::All),
             () => Ok(()),
@@ -239,18 +250,26 @@ impl Call {
     }
 
     /// Counts `bytes` of the answer until they are sent, for which they have a deadline.
-    pub(super) fn charge(self: &Arc<Self>, bytes: usize) -> AnswerCharge {
-        let held = self.activity.take(bytes);
-        self.memory.take(bytes, held);
+    ///
+    /// # Errors
+    /// If there is no memory for them, and they are to be given up.
+    pub(super) fn charge(self: &Arc<Self>, bytes: usize) -> Result<AnswerCharge, CallRefusal> {
         let size = u32::try_from(bytes / BYTES_PER_SECOND).unwrap_or(u32::MAX);
         let time = self.response_timeout + Duration::from_secs(size.into());
+        let bytes = bytes.saturating_add(CALL_LEN);
+        let held = self.activity.take(bytes);
+        let within = self.memory.take(bytes, held);
         let owed = self
             .activity
             .owe(DropReason::Response, time, Instant::now());
-        AnswerCharge {
+        let charge = AnswerCharge {
             call: Arc::clone(self),
             bytes,
             owed,
+        };
+        match within || !self.gives_up {
+            true => Ok(charge),
+            false => Err(CallRefusal::All),
         }
     }
 }

@@ -8,13 +8,17 @@ use super::bounds::CONNECTION_PARTS;
 /// A connection that holds no more than this, in bytes, is small: a client with a few calls.
 const SMALL: usize = 64 << 10;
 
+/// Bytes that a call counts for beside those on the wire, for the state of its stream: while its answer is
+/// made, and again for each part of the answer that is not sent. A stream with nothing to send has none.
+pub(super) const CALL_LEN: usize = 4 << 10;
+
 /// Counts the bytes of requests that are being received or answered and of answers that are not
 /// sent, over all connections; clones share the count.
 ///
 /// The last quarter is for small connections, so that those who use up the rest keep only each
 /// other out.
 ///
-/// The bytes are those on the wire. A decoded call takes up to twenty times as much: 22 bytes of a
+/// The bytes are those on the wire, and [`CALL_LEN`] for each call. A decoded call takes up to twenty times as much: 22 bytes of a
 /// scope with four units become 390. Calls stay decoded while they wait for the driver, so there the
 /// driver bounds them by number: of those for more than 64 scopes there are at most 64, 0.4 MB each.
 /// Smaller ones, 25 kB at most, are bounded only by these bytes and by the second that they wait.

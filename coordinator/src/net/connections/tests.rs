@@ -301,6 +301,31 @@ async fn who_does_not_read_its_answers_is_refused_more_and_closed_in_time() {
     assert_eq!(served.dropped(Listener::Grpc, "response"), 1);
 }
 
+/// Small answers take memory for the state of their streams.
+#[tokio::test]
+async fn small_answers_that_are_not_read_are_bounded_in_number() {
+    const CALLS: usize = 8;
+    let bounds = ConnectionBounds {
+        max_call_bytes: bounds::CONNECTION_PARTS * CALLS * memory::CALL_LEN,
+        ..ConnectionBounds::default()
+    };
+    let served = Served::with(Listener::Grpc, 100, bounds, None).await;
+    let (mut sender, connection) = hello(&served, 0).await;
+    tokio::spawn(connection);
+    let mut unread = Vec::new();
+    for _ in 0..CALLS {
+        let answer = sender.send_request(call("/healthz")).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        unread.push(answer);
+        while served.memory.bytes() < unread.len() * memory::CALL_LEN {
+            tokio::task::yield_now().await;
+        }
+    }
+    let refused = sender.send_request(call("/healthz")).await.unwrap();
+    assert_eq!(refused.headers()["grpc-status"], "8", "RESOURCE_EXHAUSTED");
+    drop(unread);
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_holds_most_of_the_memory_is_closed_when_there_is_none_for_others() {
     let bounds = ConnectionBounds {

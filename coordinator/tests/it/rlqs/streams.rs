@@ -197,3 +197,42 @@ async fn streams_are_bounded_and_their_places_are_used_again() {
     };
     timeout(NEVER, free).await.expect("no place is free");
 }
+
+/// Sums a metric over its labels.
+async fn sum(coordinator: &Coordinator, name: &str) -> u64 {
+    let metrics = coordinator.get("/metrics").await.body;
+    let lines = metrics.lines().filter(|line| line.starts_with(name));
+    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    values.sum()
+}
+
+/// What a proxy is told is decided when it can be sent. Until then one message waits, and the memory of
+/// it is counted.
+#[tokio::test]
+async fn a_stream_that_is_not_read_holds_one_message() {
+    const MESSAGE_MAX: u64 = 64 << 10;
+    let yaml = format!("connections: {{response_timeout: 60s}}\n{DOMAINS}\nlimits:\n{LIMITS}");
+    let coordinator = Coordinator::with(&yaml, Start::Fresh).await;
+    let endpoint = Endpoint::try_from(format!("http://{}", coordinator.grpc)).unwrap();
+    // Not even a byte may be sent.
+    let channel = endpoint.initial_stream_window_size(0).connect_lazy();
+    let tenants: Vec<_> = (0..1000).map(|i| format!("{i:0>200}")).collect();
+    let usages: Vec<_> = tenants.iter().map(|name| (name.as_str(), 0, 1)).collect();
+    let unread = Proxy::over(channel, None, "edge", &usages).await.unwrap();
+    let assigned = async {
+        while sum(&coordinator, "tollgate_rlqs_actions_total").await == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(NEVER, assigned).await.expect("nothing is assigned");
+    let mut other = Proxy::start(&coordinator, "edge", &[("acme", 0, 1)]).await;
+    for _ in 0..5 {
+        unread.report("edge", &usages).await;
+        other.report("edge", &[("acme", 5, 1)]).await;
+        other.rate("acme").await;
+    }
+    let actions = sum(&coordinator, "tollgate_rlqs_actions_total").await;
+    assert!(actions < 200, "{actions} actions");
+    let held = sum(&coordinator, "tollgate_call_memory_bytes").await;
+    assert!(held < MESSAGE_MAX, "{held} bytes");
+}

@@ -1,6 +1,7 @@
 use super::*;
 use crate::net::connections::call::Call;
 use crate::net::connections::framing::MessageProgress;
+use crate::net::connections::memory::CALL_LEN;
 
 /// A table for so many connections.
 fn table(max: usize) -> Arc<ConnectionTable> {
@@ -9,9 +10,13 @@ fn table(max: usize) -> Arc<ConnectionTable> {
 }
 
 fn table_with(max: usize, memory: CallMemory) -> Arc<ConnectionTable> {
+    table_of(Listener::Http, max, memory)
+}
+
+fn table_of(listener: Listener, max: usize, memory: CallMemory) -> Arc<ConnectionTable> {
     let times = ConnectionBounds::default();
     let limits = ListenerLimits {
-        listener: Listener::Http,
+        listener,
         max,
         times,
     };
@@ -186,6 +191,29 @@ fn a_probe_is_let_past_the_bounds_of_memory_only_while_it_is_small() {
     let call = Call::begin(&table, &entry.activity, 5000, true);
     assert!(call.is_err());
     assert_eq!(memory.bytes(), 100);
+}
+
+#[test]
+fn an_answer_for_which_there_is_no_memory_is_given_up() {
+    let max = 8 * CALL_LEN;
+    for (listener, gives_up) in [(Listener::Grpc, true), (Listener::Http, false)] {
+        let (memory, now) = (CallMemory::new(max), Instant::now());
+        let entry = admit(&table_of(listener, 8, memory.clone()), now);
+        let (call, probe) = (begin(&entry, false).unwrap(), begin(&entry, true).unwrap());
+        call.received();
+        call.answered();
+        let sent = call.charge(9).unwrap();
+        let others = max - memory.bytes();
+        assert!(memory.take(others, 1));
+        assert_eq!(call.charge(1).is_err(), gives_up);
+        assert!(probe.charge(1).is_ok());
+        // What is given up is not counted, and neither is what was sent.
+        drop(sent);
+        memory.give_back(others);
+        assert_eq!(memory.bytes(), CALL_LEN + 1, "the probe's");
+        drop((call, probe));
+        assert_eq!(memory.bytes(), 0);
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! Bounds, errors, and any order of events.
 
+use prost::Message as _;
+
 use super::*;
+use crate::api::rlqs::messages;
 
 #[test]
 fn what_cannot_be_a_scope_is_ignored_and_what_is_too_much_is_abandoned() {
@@ -53,12 +56,54 @@ fn what_cannot_be_a_scope_is_ignored_and_what_is_too_much_is_abandoned() {
         .map(|(scope, sequence)| scope_answer(scope, *sequence, granted(5)))
         .collect();
     test.state.handle_answers(test.now, &asked, &answers);
-    assert_eq!(test.state.poll_actions(test.now).len(), ACTIONS_MAX);
+    let mut assigned = 0;
+    while test.state.has_actions(test.now) {
+        let actions = test.state.poll_actions(test.now);
+        assigned += actions.len();
+        let len = messages::response(&actions).encoded_len();
+        assert!(len <= ACTIONS_LEN + NAME_LEN_MAX, "{len}");
+        assert!(len > ACTIONS_LEN / 4 || assigned == BUCKETS_MAX, "{len}");
+    }
+    assert_eq!(assigned, BUCKETS_MAX);
+}
+
+#[test]
+fn no_message_is_longer_than_its_actions_may_be() {
+    let names = [
+        // As many keys as there may be, and as many bytes.
+        (0..KEYS_MAX)
+            .map(|i| (format!("{i:0>8}"), format!("{i:0>8}")))
+            .collect(),
+        BucketName::from([("k".repeat(NAME_LEN_MAX / 2), "v".repeat(NAME_LEN_MAX / 2))]),
+        BucketName::from([(String::new(), String::new())]),
+    ];
+    let longest = Strategy::Tokens {
+        fill: u32::MAX,
+        max: u32::MAX,
+        interval_s: u32::MAX,
+    };
+    for bucket in names.map(Arc::new) {
+        let kinds = [longest, Strategy::DenyAll, Strategy::AllowAll].map(|strategy| {
+            ActionKind::Assign(Assignment {
+                strategy,
+                time_to_live: Duration::from_secs(u32::MAX.into()),
+            })
+        });
+        for kind in kinds.into_iter().chain([ActionKind::Abandon]) {
+            let action = Action {
+                bucket: Arc::clone(&bucket),
+                kind,
+            };
+            let len = messages::response(std::slice::from_ref(&action)).encoded_len();
+            assert!(len <= action.len_max(), "{len} {action:?}");
+        }
+    }
 }
 
 #[test]
 fn streams_share_the_memory_of_buckets_and_give_it_back() {
-    let memory = BucketMemory::new(4 << 10);
+    // Of three buckets.
+    let memory = BucketMemory::new(10 << 10);
     let stream = || {
         let mut test = StreamContext::new();
         test.state.memory = memory.clone();
