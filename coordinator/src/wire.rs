@@ -47,6 +47,9 @@ pub mod rlqs {
     include!("generated/envoy.service.rate_limit_quota.v3.rs");
 }
 
+mod bounded_codec;
+
+pub use bounded_codec::{BoundedCodec, BoundedDecoder};
 pub use doorman::capacity_client::CapacityClient;
 pub use doorman::capacity_server::{Capacity, CapacityServer};
 pub use rlqs::rate_limit_quota_service_client::RateLimitQuotaServiceClient;

@@ -113,7 +113,7 @@ pub mod rate_limit_quota_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::wire::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas",
             );
@@ -284,7 +284,7 @@ pub mod rate_limit_quota_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = StreamRateLimitQuotasSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::wire::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

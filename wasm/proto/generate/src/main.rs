@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use tempfile::TempDir;
+use tonic_prost_build::Builder;
 
 /// The schemas, below `wasm/proto/proto`.
 const SCHEMAS: [&str; 7] = [
@@ -19,8 +20,11 @@ const SCHEMAS: [&str; 7] = [
     "tollgate/v1/snapshot.proto",
     "doorman/doorman.proto",
     "envoy/service/ratelimit/v3/rls.proto",
-    "envoy/service/rate_limit_quota/v3/rlqs.proto",
+    RLQS,
 ];
+
+/// The schema whose messages are the longest.
+const RLQS: &str = "envoy/service/rate_limit_quota/v3/rlqs.proto";
 
 /// The message types, which every crate shares.
 const MESSAGES: &str = "wasm/proto/src/generated";
@@ -72,18 +76,21 @@ fn messages(schemas: &Path, out: &Path) -> Result<()> {
 /// Generates the services of all schemas into the folder `out`; their messages are those of
 /// `tollgate-proto`.
 fn services(schemas: &Path, out: &Path) -> Result<()> {
-    stubs(&SCHEMAS, true, schemas, out)
+    let (rlqs, others): (Vec<_>, Vec<_>) = SCHEMAS.into_iter().partition(|schema| *schema == RLQS);
+    stubs(tonic_prost_build::configure(), &others, schemas, out)?;
+    let bounded = tonic_prost_build::configure().codec_path("crate::wire::BoundedCodec");
+    stubs(bounded, &rlqs, schemas, out)
 }
 
 /// Generates the client of the lease service into the folder `out`.
 fn client(schemas: &Path, out: &Path) -> Result<()> {
-    stubs(&["tollgate/v1/lease.proto"], false, schemas, out)
+    let clients = tonic_prost_build::configure().build_server(false);
+    stubs(clients, &["tollgate/v1/lease.proto"], schemas, out)
 }
 
-fn stubs(of: &[&str], servers: bool, schemas: &Path, out: &Path) -> Result<()> {
+fn stubs(builder: Builder, of: &[&str], schemas: &Path, out: &Path) -> Result<()> {
     let files = protox::compile(of, [schemas])?;
-    tonic_prost_build::configure()
-        .build_server(servers)
+    builder
         .out_dir(out)
         .extern_path(".tollgate.v1", "::tollgate_proto::v1")
         .extern_path(".doorman", "::tollgate_proto::doorman")
