@@ -24,6 +24,7 @@ use crate::net::tls::{CertificateOwner, TlsError};
 mod admin;
 mod attach;
 mod bounds;
+mod callers;
 mod client_tls;
 mod cluster;
 mod connections;
@@ -50,6 +51,7 @@ pub mod writer;
 mod yaml;
 
 pub use admin::{Admin, Public};
+pub use callers::CallerNames;
 pub use doorman::DoormanScopes;
 pub use explain::{HoldingLimits, LimitOrigin, ScopeExplanation};
 pub use fields::unknown_field;
@@ -166,7 +168,7 @@ impl Config {
         let shared = raw.take_shared();
         let mut check = Check::beside(folder);
         let listen = Listen::check(&mut check, raw.listen.as_ref());
-        let tls = tls::tls(&mut check, raw.tls.as_ref());
+        let tls = tls::tls(&mut check, raw.tls.as_ref(), raw.cluster.is_some());
         let admin = admin::admin(&mut check, raw.admin.as_ref());
         refuse_insecure(&mut check, &raw, flags, (&listen, &tls, &admin));
         let cluster = cluster::cluster(&mut check, raw.cluster.as_ref(), &listen, &tls);

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use tollgate_core::lease::ClientRun;
 use tollgate_proto::nudge::Watch;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::{FieldError, v1};
@@ -19,10 +20,13 @@ use crate::net::connections::ConnectionEnd;
 use crate::observe::trace;
 use crate::wire::{CALL_LEN_MAX, LeaseService, LeaseServiceServer};
 
+mod caller;
 mod decoding;
 mod forward;
 mod watch;
 
+pub use caller::CallerCheck;
+use caller::{Caller, CallerError};
 pub use decoding::StrictDecoding;
 pub use forward::ForwardApi;
 
@@ -36,6 +40,7 @@ pub struct Service {
     router: Router,
     clock: Clock,
     metrics: LeaseMetrics,
+    callers: CallerCheck,
 }
 
 /// Refusal of a whole call.
@@ -44,6 +49,9 @@ pub enum CallError {
     /// A field breaks a rule.
     #[error(transparent)]
     Field(#[from] FieldError),
+    /// The caller is not who it says.
+    #[error(transparent)]
+    Caller(#[from] CallerError),
     /// No lease table answered.
     #[error(transparent)]
     Route(#[from] RouteError),
@@ -52,12 +60,18 @@ pub enum CallError {
 // === impl Service ===
 
 impl Service {
-    /// The service that answers through `router`.
-    pub fn new(router: Router, clock: Clock, metrics: LeaseMetrics) -> LeaseServiceServer<Self> {
+    /// The service that answers through `router` those that `callers` lets pass.
+    pub fn new(
+        router: Router,
+        clock: Clock,
+        metrics: LeaseMetrics,
+        callers: CallerCheck,
+    ) -> LeaseServiceServer<Self> {
         let service = Self {
             router,
             clock,
             metrics,
+            callers,
         };
         LeaseServiceServer::new(service).max_decoding_message_size(CALL_LEN_MAX)
     }
@@ -83,12 +97,26 @@ impl Service {
         Ok(name.to_owned())
     }
 
+    /// Checks whether `caller` may speak for `client`, on the way `way`.
+    fn check(
+        &self,
+        caller: &Caller,
+        way: CallContext,
+        client: &ClientRun,
+    ) -> Result<(), CallerError> {
+        match way.forwarded {
+            None => self.callers.client(caller, client),
+            Some(_) => self.callers.node(caller),
+        }
+    }
+
     async fn answer(
         &self,
         request: v1::RefreshRequest,
-        way: CallContext,
+        (caller, way): (Caller, CallContext),
     ) -> Result<v1::RefreshResponse, CallError> {
         let refresh = Refresh::try_from(request)?;
+        self.check(&caller, way, &refresh.client)?;
         trace::record_call(refresh.client.id.as_str(), refresh.scopes.len());
         let answers = self.router.refresh(refresh, way).await?;
         Ok(v1::RefreshResponse::new(&answers))
@@ -97,12 +125,13 @@ impl Service {
     async fn release_leases(
         &self,
         request: v1::ReleaseRequest,
-        way: CallContext,
+        (caller, way): (Caller, CallContext),
     ) -> Result<v1::ReleaseResponse, CallError> {
         let release = match way.forwarded {
             None => Release::try_from(request)?,
             Some(_) => request.forwarded()?,
         };
+        self.check(&caller, way, &release.client)?;
         let count = release.resources.len();
         trace::record_call(release.client.id.as_str(), count);
         let epoch = self.router.release(release, way).await?.0;
@@ -119,7 +148,8 @@ impl LeaseService for Service {
     ) -> Result<Response<v1::RefreshResponse>, Status> {
         let arrival = self.clock.now();
         let way = CallContext::read(request.metadata())?;
-        let result = self.answer(request.into_inner(), way).await;
+        let caller = Caller::of(request.extensions());
+        let result = self.answer(request.into_inner(), (caller, way)).await;
         let scopes = result.as_ref().map_or(0, |answer| answer.scopes.len());
         let duration = self.clock.now().saturating_since(arrival);
         self.metrics.count_refresh(scopes, duration);
@@ -141,7 +171,9 @@ impl LeaseService for Service {
         request: Request<v1::ReleaseRequest>,
     ) -> Result<Response<v1::ReleaseResponse>, Status> {
         let way = CallContext::read(request.metadata())?;
-        let answer = self.release_leases(request.into_inner(), way).await?;
+        let caller = Caller::of(request.extensions());
+        let released = self.release_leases(request.into_inner(), (caller, way));
+        let answer = released.await?;
         Ok(Response::new(answer))
     }
 
@@ -152,14 +184,20 @@ impl LeaseService for Service {
         request: Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let connection = request.extensions().get::<ConnectionEnd>().cloned();
+        let caller = Caller::of(request.extensions());
         let node = request.metadata().get(NODE).cloned();
         let watch = Watch::try_from(request.into_inner()).map_err(CallError::from)?;
         let watcher = match watch {
             Watch::Client(client) => {
                 trace::record_call(client.id.as_str(), 0);
+                let checked = self.callers.client(&caller, &client);
+                checked.map_err(CallError::from)?;
                 Watcher::Client(client)
             }
-            Watch::Rest => Watcher::Node(self.member(node)?),
+            Watch::Rest => {
+                self.callers.node(&caller).map_err(CallError::from)?;
+                Watcher::Node(self.member(node)?)
+            }
         };
         let watch = self.router.nudges.open(watcher);
         let watch = watch.map_err(|error| Status::resource_exhausted(error.to_string()))?;
@@ -175,7 +213,7 @@ impl LeaseService for Service {
 impl CallError {
     fn fault(&self) -> RefreshFault {
         match self {
-            Self::Field(_) => RefreshFault::Invalid,
+            Self::Field(_) | Self::Caller(_) => RefreshFault::Invalid,
             Self::Route(error) if error.is_busy() => RefreshFault::Busy,
             Self::Route(_) => RefreshFault::NoMaster,
         }
@@ -188,6 +226,7 @@ impl From<CallError> for Status {
     fn from(error: CallError) -> Self {
         match error {
             CallError::Field(_) => Self::new(Code::InvalidArgument, error.to_string()),
+            CallError::Caller(_) => Self::new(Code::PermissionDenied, error.to_string()),
             CallError::Route(_) => {
                 let retry = ErrorDetails::with_retry_info(Some(RETRY_AFTER));
                 Self::with_error_details(Code::Unavailable, error.to_string(), retry)

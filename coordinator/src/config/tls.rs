@@ -1,7 +1,9 @@
 //! Section `tls`: the listeners that speak TLS, and their files.
 
 use serde::Deserialize;
+use serde_saphyr::Location;
 
+use super::callers::{CallerNames, RawChildren, RawNames};
 use crate::catalog::check::Check;
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
 use crate::net::tls::{Listener, ServerFiles};
@@ -13,13 +15,25 @@ pub struct Tls {
     pub grpc: Option<ServerFiles>,
     /// For people and Prometheus.
     pub http: Option<ServerFiles>,
+    /// Names in the certificates of coordinators that call.
+    pub callers: CallerNames,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawTls {
-    grpc: Option<LocatedValue<RawFiles>>,
+    grpc: Option<LocatedValue<RawGrpc>>,
     http: Option<LocatedValue<RawFiles>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawGrpc {
+    cert: Option<LocatedScalar>,
+    key: Option<LocatedScalar>,
+    client_ca: Option<LocatedScalar>,
+    children: Option<RawChildren>,
+    nodes: Option<RawNames>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -29,6 +43,9 @@ struct RawFiles {
     key: Option<LocatedScalar>,
     client_ca: Option<LocatedScalar>,
 }
+
+/// The files of a listener as they are written: certificate, key and issuers of clients'.
+type WrittenFiles<'a> = [&'a Option<LocatedScalar>; 3];
 
 // === impl Tls ===
 
@@ -45,27 +62,34 @@ impl Tls {
 // === free functions ===
 
 /// Checks the section; the files are checked when they are opened.
-pub(super) fn tls(check: &mut Check, raw: Option<&RawTls>) -> Tls {
+pub(super) fn tls(check: &mut Check, raw: Option<&RawTls>, in_cluster: bool) -> Tls {
+    let mut tls = Tls::default();
     let Some(raw) = raw else {
-        return Tls::default();
+        return tls;
     };
-    Tls {
-        grpc: files(check, Listener::Grpc, raw.grpc.as_ref()),
-        http: files(check, Listener::Http, raw.http.as_ref()),
+    if let Some(LocatedValue { value: raw, at }) = &raw.grpc {
+        let written = [&raw.cert, &raw.key, &raw.client_ca];
+        tls.grpc = files(check, Listener::Grpc, *at, written);
+        let names = (raw.children.as_ref(), raw.nodes.as_ref());
+        tls.callers = CallerNames::check(check, names, raw.client_ca.is_some(), in_cluster);
     }
+    if let Some(LocatedValue { value: raw, at }) = &raw.http {
+        let written = [&raw.cert, &raw.key, &raw.client_ca];
+        tls.http = files(check, Listener::Http, *at, written);
+    }
+    tls
 }
 
 fn files(
     check: &mut Check,
     listener: Listener,
-    raw: Option<&LocatedValue<RawFiles>>,
+    at: Location,
+    [cert, key, client_ca]: WrittenFiles<'_>,
 ) -> Option<ServerFiles> {
-    let raw = raw?;
     let field = |name| format!("tls.{}.{name}", listener.name());
-    let LocatedValue { value: raw, at } = raw;
-    let cert = check.required_path(*at, &raw.cert, &field("cert"));
-    let key = check.required_path(*at, &raw.key, &field("key"));
-    let client_ca = check.path(&raw.client_ca, &field("client_ca"));
+    let cert = check.required_path(at, cert, &field("cert"));
+    let key = check.required_path(at, key, &field("key"));
+    let client_ca = check.path(client_ca, &field("client_ca"));
     Some(ServerFiles {
         cert: cert?,
         key: key?,

@@ -48,7 +48,7 @@ pub use table::{ConnectionTable, ListenerLimits};
 pub use tls::ListenerTls;
 
 use self::table::ConnectionEntry;
-use crate::net::tls::HandshakeFault;
+use crate::net::tls::{HandshakeFault, PeerNames};
 
 /// Pause after a failed accept: the usual reason, no file descriptor left, does not go
 /// away at once, and trying again without a pause would take a core.
@@ -132,10 +132,10 @@ async fn run(stream: TcpStream, entry: ConnectionEntry, tls: Option<ListenerTls>
     let addresses = stream.connect_info();
     let activity = &entry.activity;
     let served = async {
-        let transport = match &tls {
-            None => Either::Left(stream),
+        let (transport, names) = match &tls {
+            None => (Either::Left(stream), PeerNames::default()),
             Some(tls) => match tls.handshake(stream).await {
-                Some(stream) => Either::Right(Box::new(stream)),
+                Some((stream, names)) => (Either::Right(Box::new(stream)), names),
                 None => return,
             },
         };
@@ -146,7 +146,7 @@ async fn run(stream: TcpStream, entry: ConnectionEntry, tls: Option<ListenerTls>
                 reading.heard(bytes.len(), Instant::now());
             }
         });
-        serve::serve(io, addresses, &entry, router).await;
+        serve::serve(io, (addresses, names), &entry, router).await;
     };
     tokio::select! {
         () = served => {}

@@ -17,6 +17,7 @@ mod error;
 mod files;
 mod metrics;
 mod owner;
+mod peer_names;
 mod renewal;
 
 pub use credentials::{ClientFiles, Credentials};
@@ -25,6 +26,7 @@ pub use files::TlsContents;
 pub(in crate::net) use metrics::Labels;
 pub use metrics::{HandshakeFault, TlsMetrics};
 pub use owner::CertificateOwner;
+pub use peer_names::PeerNames;
 use renewal::Renewal;
 pub use renewal::{Newest, TlsSource};
 

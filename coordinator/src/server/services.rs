@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 use super::ServerError;
 use super::metrics::Metrics;
 use crate::api::doorman;
-use crate::api::grpc::{ForwardApi, Service, StrictDecoding};
+use crate::api::grpc::{CallerCheck, ForwardApi, Service, StrictDecoding};
 use crate::api::health::HealthApi;
 use crate::api::rest::PeerApi;
 use crate::api::rlqs;
@@ -60,14 +60,15 @@ impl Services {
         health: HealthServer<HealthApi>,
     ) -> Self {
         let (leases, api) = (metrics.leases.clone(), metrics.api.clone());
-        let forward = ForwardApi::new(router.clone(), clock, leases.clone());
+        let callers = CallerCheck::new(&config.borrow().tls.callers);
+        let forward = ForwardApi::new(router.clone(), clock, leases.clone(), callers.clone());
         let [doorman_config, rls_config, rlqs_config] = [(); 3].map(|()| config.clone());
         let doorman = doorman::Service::new(router.clone(), clock, api, doorman_config);
         let rls = rls::Service::new(router.clone(), clock, metrics.rls.clone(), rls_config);
         let rlqs = metrics.rlqs.clone();
         let rlqs = rlqs::Service::new(router.clone(), clock, rlqs, rlqs_config);
         Self {
-            lease: StrictDecoding(Service::new(router.clone(), clock, leases)),
+            lease: StrictDecoding(Service::new(router.clone(), clock, leases, callers)),
             forward: router.me.is_some().then(|| StrictDecoding(forward)),
             health: StrictDecoding(health),
             doorman: StrictDecoding(doorman),

@@ -9,6 +9,7 @@ use tollgate_proto::v1;
 use tonic::{Code, Request, Response, Status};
 
 use super::CallError;
+use super::caller::{Caller, CallerCheck};
 use crate::clock::Clock;
 use crate::leases::metrics::LeaseMetrics;
 use crate::leases::router::{ForwardingHeader, REFRESHES_MAX, Router};
@@ -21,17 +22,24 @@ pub struct ForwardApi {
     router: Router,
     clock: Clock,
     metrics: LeaseMetrics,
+    callers: CallerCheck,
 }
 
 // === impl ForwardApi ===
 
 impl ForwardApi {
-    /// The service that answers through `router`.
-    pub fn new(router: Router, clock: Clock, metrics: LeaseMetrics) -> ForwardServiceServer<Self> {
+    /// The service that answers through `router` those that `callers` takes for nodes.
+    pub fn new(
+        router: Router,
+        clock: Clock,
+        metrics: LeaseMetrics,
+        callers: CallerCheck,
+    ) -> ForwardServiceServer<Self> {
         let service = Self {
             router,
             clock,
             metrics,
+            callers,
         };
         ForwardServiceServer::new(service).max_decoding_message_size(CALL_LEN_MAX)
     }
@@ -82,6 +90,8 @@ impl ForwardService for ForwardApi {
         &self,
         request: Request<v1::ForwardRequest>,
     ) -> Result<Response<v1::ForwardResponse>, Status> {
+        let caller = Caller::of(request.extensions());
+        self.callers.node(&caller).map_err(CallError::from)?;
         let refreshes = request.into_inner().refreshes;
         check(&refreshes)?;
         trace::record_call("", refreshes.len());

@@ -102,6 +102,23 @@ fn a_grpc_listener_in_plain_text_is_refused_beyond_loopback() {
 }
 
 #[test]
+fn names_of_children_need_those_of_nodes_in_a_cluster() {
+    let text = |names: &str| {
+        format!(
+            "tls: {{grpc: {{cert: a, key: b, client_ca: c, children: {{eu: [eu.example]}}{names}}}}}\n\
+             cluster: {{node: a, etcd: {{endpoints: ['http://e:2379']}}, \
+             tls: {{ca: c, cert: d, key: e}}}}\nlimits: []"
+        )
+    };
+    assert_eq!(errors(&text(", nodes: [tollgate.example]")), "good");
+    assert_eq!(
+        errors(&text("")),
+        "1:55: tls.grpc.nodes: is missing: in a cluster tls.grpc.children needs it, for what a \
+         coordinator below asks comes through other nodes as well"
+    );
+}
+
+#[test]
 fn a_listener_with_tls_needs_a_certificate_and_a_key() {
     let rest = "limits: []";
     let rows = [
@@ -112,6 +129,23 @@ fn a_listener_with_tls_needs_a_certificate_and_a_key() {
         (
             "tls: {http: {cert: a, key: b, client_ca: ''}}",
             "1:42: tls.http.client_ca: is empty",
+        ),
+        (
+            "tls: {grpc: {cert: a, key: b, client_ca: c, children: {eu: [EU.example, 'spiffe://a/eu']}}}",
+            "good",
+        ),
+        (
+            "tls: {grpc: {cert: a, key: b, children: {eu: [eu.example]}}}",
+            "1:41: tls.grpc.children: needs tls.grpc.client_ca: without it nobody shows a certificate",
+        ),
+        (
+            "tls: {grpc: {cert: a, key: b, client_ca: c, nodes: []}}",
+            "1:52: tls.grpc.nodes: is empty: no certificate would do",
+        ),
+        (
+            "tls: {grpc: {cert: a, key: b, client_ca: c, children: {eu: ['a b']}}}",
+            "1:61: tls.grpc.children.eu[0]: \"a b\" is neither a DNS name nor a URI like \
+             spiffe://example/eu, as certificates have them",
         ),
     ];
     for (text, want) in rows {

@@ -24,7 +24,7 @@ use super::bounds::IDLE_TIMEOUT_MIN;
 use super::call::{Call, CallRefusal};
 use super::end::ConnectionEnd;
 use super::table::{ConnectionEntry, ConnectionTable};
-use crate::net::tls::Listener;
+use crate::net::tls::{Listener, PeerNames};
 
 /// Calls at a time on one HTTP/2 connection. An Envoy has a few; the rest waits there.
 const STREAMS_MAX: u32 = 64;
@@ -51,6 +51,7 @@ struct ConnectionService {
     table: Arc<ConnectionTable>,
     activity: Arc<Activity>,
     addresses: TcpConnectInfo,
+    names: PeerNames,
 }
 
 // === impl ConnectionService ===
@@ -71,6 +72,7 @@ impl ConnectionService {
         let mut request = request.map(|body| RequestBody::new(body, Arc::clone(&call), listener));
         let end = ConnectionEnd::new(&self.activity);
         request.extensions_mut().insert(self.addresses);
+        request.extensions_mut().insert(self.names);
         request.extensions_mut().insert(end);
         // A router is always ready.
         let Ok(response) = self.router.call(request).await;
@@ -101,10 +103,11 @@ impl ConnectionService {
 
 // === free functions ===
 
-/// Serves calls over `io`, a connection between `addresses`, until it ends.
+/// Serves calls over `io`, a connection between `addresses` with a client that has shown a certificate
+/// with `names`, until it ends.
 pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    addresses: TcpConnectInfo,
+    (addresses, names): (TcpConnectInfo, PeerNames),
     entry: &ConnectionEntry,
     router: Router,
 ) {
@@ -113,6 +116,7 @@ pub(super) async fn serve(
         table: Arc::clone(&entry.table),
         activity: Arc::clone(&entry.activity),
         addresses,
+        names,
     };
     let service = service_fn(move |request| callee.clone().answer(request));
     let io = TokioIo::new(io);

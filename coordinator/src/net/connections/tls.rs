@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::net::tls::{HandshakeFault, Listener, Newest, TlsMetrics};
+use crate::net::tls::{HandshakeFault, Listener, Newest, PeerNames, TlsMetrics};
 
 /// TLS of a listener.
 #[derive(Clone, Debug)]
@@ -22,15 +22,22 @@ pub struct ListenerTls {
 // === impl ListenerTls ===
 
 impl ListenerTls {
-    /// Makes a TLS stream of `stream`, if the client's handshake is good.
-    pub(super) async fn handshake(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+    /// Makes a TLS stream of `stream`, if the client's handshake is good, and reads the names in the
+    /// certificate that the client has shown.
+    pub(super) async fn handshake(
+        &self,
+        stream: TcpStream,
+    ) -> Option<(TlsStream<TcpStream>, PeerNames)> {
         let config = self.identity.borrow().clone();
         let accept = TlsAcceptor::from(config).accept(stream);
         let result = accept.await.inspect_err(|error| {
             tracing::debug!(listener = self.listener.name(), %error, "tls: handshake failed");
             self.count(HandshakeFault::Failed);
         });
-        result.ok()
+        let stream = result.ok()?;
+        let shown = stream.get_ref().1.peer_certificates();
+        let names = shown.and_then(<[_]>::first).map(PeerNames::of);
+        Some((stream, names.unwrap_or_default()))
     }
 
     /// Counts a handshake that failed.

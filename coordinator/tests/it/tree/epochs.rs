@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use tokio_stream::Empty;
 use tokio_stream::wrappers::TcpListenerStream;
 use tollgate_coordinator::wire::{LeaseService, LeaseServiceClient, LeaseServiceServer};
+use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::Start;
 use tollgate_proto::v1;
 use tonic::transport::{Channel, Server};
@@ -52,27 +53,66 @@ impl LeaseService for Lying {
     }
 }
 
-#[tokio::test]
-async fn a_parent_that_lied_about_its_epoch_is_heard_again() {
-    let root = Coordinator::with(ROOT, Start::Fresh).await;
+/// A coordinator below one that passes the calls to `root` on, and says of its answers that they are
+/// of the epoch in the number.
+async fn below_a_liar(root: &Coordinator, lie: u64) -> (Coordinator, Arc<AtomicU64>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let lie = Arc::new(AtomicU64::new(u64::MAX));
+    let lie = Arc::new(AtomicU64::new(lie));
     let service = LeaseServiceServer::new(Lying(root.client(), lie.clone()));
     let served = Server::builder().add_service(service);
     tokio::spawn(served.serve_with_incoming(TcpListenerStream::new(listener)));
     let parent = format!("parent: {{name: eu, addresses: ['{address}']}}");
     let leaf = Coordinator::with(&format!("{parent}\nlimits: []"), Start::Fresh).await;
-    let mut envoy = Envoy::new(&leaf, "a/1");
-    envoy.refresh(80.0).await;
-    let name = "tollgate_parent_epoch_errors_total{cause=\"jump\"}";
+    (leaf, lie)
+}
+
+/// Waits until `leaf` has refused answers for `cause`, for ten seconds at most.
+async fn until_refused(leaf: &Coordinator, cause: &str) {
+    let name = format!("tollgate_parent_epoch_errors_total{{cause=\"{cause}\"}}");
     let refused = async {
-        while metric(&leaf, name).await == 0.0 {
+        while metric(leaf, &name).await == 0.0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     timeout(Duration::from_secs(10), refused).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_parent_that_lied_about_its_epoch_is_heard_again() {
+    let root = Coordinator::with(ROOT, Start::Fresh).await;
+    let (leaf, lie) = below_a_liar(&root, u64::MAX).await;
+    let mut envoy = Envoy::new(&leaf, "a/1");
+    envoy.refresh(80.0).await;
+    until_refused(&leaf, "jump").await;
     lie.store(0, Ordering::Relaxed);
     let heard = timeout(Duration::from_secs(10), envoy.until(80.0, 80.0)).await;
+    assert!(heard.is_ok(), "the parent is ignored for ever");
+}
+
+#[tokio::test]
+async fn a_parent_that_lied_within_the_possible_is_heard_again_after_a_lease() {
+    let root = Coordinator::with(ROOT, Start::Fresh).await;
+    let (leaf, lie) = below_a_liar(&root, Epoch::MAX.0).await;
+    let mut envoy = Envoy::new(&leaf, "a/1");
+    envoy.until(80.0, 80.0).await;
+    lie.store(0, Ordering::Relaxed);
+    until_refused(&leaf, "lower").await;
+    // What was lent in the higher epoch ends, and the next lease is of the true one: it is renewed
+    // without an answer that is refused.
+    let heard = async {
+        let name = "tollgate_parent_epoch_errors_total{cause=\"lower\"}";
+        let mut refused = metric(&leaf, name).await;
+        let mut renewed = 0;
+        while renewed < 20 {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let lease = envoy.refresh(80.0).await.answer.lease;
+            let now = metric(&leaf, name).await;
+            let is_renewed = lease.is_some() && envoy.has == 80.0 && now == refused;
+            renewed = if is_renewed { renewed + 1 } else { 0 };
+            refused = now;
+        }
+    };
+    let heard = timeout(Duration::from_secs(30), heard).await;
     assert!(heard.is_ok(), "the parent is ignored for ever");
 }
