@@ -38,6 +38,7 @@ mod native {
         cache_size(&mut criterion);
         fair_share(&mut criterion);
         node(&mut criterion);
+        newcomers(&mut criterion);
         by_usage(&mut criterion);
     }
 
@@ -173,6 +174,51 @@ mod native {
             (0..5 * clients).for_each(|_| busy.refresh());
             group.bench_function(BenchmarkId::from_parameter(clients), |bencher| {
                 bencher.iter(|| busy.refresh());
+            });
+        }
+        group.finish();
+    }
+
+    /// A resource that is new, and is released again, beside others that stay.
+    fn newcomers(criterion: &mut Criterion) {
+        let mut group = criterion.benchmark_group("new resource, refresh and release");
+        let bounds = Bounds {
+            max_resources: 100_000,
+            max_clients_per_resource: 100_000,
+            max_leases: 1_000_000,
+        };
+        let limit = Limit::new(Capacity::from_whole(100));
+        let client = ClientRun {
+            id: ClientId::new("node/5f3a").expect("a good id"),
+            run: Run::Incarnation(NonZeroU64::MIN),
+        };
+        let id = |n: usize| {
+            let scope = format!("tenant/{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            ResourceId::new(&scope, Unit::Requests).expect("a good id")
+        };
+        let wants = Capacity::from_whole(10);
+        for others in [0, 1_000, 50_000] {
+            let mut node = LeaseServer::new(Instant::ZERO, Epoch(1), bounds, Start::Fresh);
+            let mut ask = |sequence: u64, resource: &ResourceId, releases: bool| {
+                let request = LeaseRequest::new(sequence, Capacity::ZERO, wants);
+                let now = Instant::from_nanos(sequence);
+                let terms = Terms::of(&limit);
+                let answer = node.handle_refresh(now, &client, resource, &request, &terms);
+                if releases {
+                    node.handle_release(&client, resource, sequence);
+                }
+                answer.expect("there is room")
+            };
+            for n in 0..others {
+                ask(1, &id(1_000_000 + n), false);
+            }
+            let ids: Vec<_> = (0..1_000).map(id).collect();
+            let mut at = 1;
+            group.bench_function(BenchmarkId::from_parameter(others), |bencher| {
+                bencher.iter(|| {
+                    at += 1;
+                    ask(at, &ids[at as usize % ids.len()], true)
+                });
             });
         }
         group.finish();

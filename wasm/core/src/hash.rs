@@ -10,7 +10,12 @@ pub(crate) fn mixed(hash: u64) -> u64 {
 
 /// FNV-1a, 64 bits (Fowler, Noll, Vo).
 pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+    fnv1a_after(0xcbf2_9ce4_8422_2325, bytes)
+}
+
+/// The same for `bytes` that follow others, whose hash is `hash`.
+pub(crate) fn fnv1a_after(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }

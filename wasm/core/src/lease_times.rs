@@ -25,6 +25,13 @@ pub(crate) struct LeaseTimes {
     pub(crate) min_refresh: Duration,
 }
 
+/// Length of a young client's lease in refresh intervals, where leases have to be short: it outlasts
+/// two lost calls.
+const FIRST_REFRESHES: u32 = 4;
+
+/// The same in minimum intervals: by a longer lease a client sees that its next answer will differ.
+const FIRST_ASKS: u32 = 20;
+
 // === impl LeaseTimes ===
 
 impl LeaseTimes {
@@ -43,6 +50,13 @@ impl LeaseTimes {
             refresh: self.refresh.min(other.refresh),
             min_refresh: self.min_refresh.min(other.min_refresh),
         }
+    }
+
+    /// Length of a young client's lease, where leases have to be short.
+    pub(crate) fn first_lease(self) -> Duration {
+        let refreshes = self.refresh.saturating_mul(FIRST_REFRESHES);
+        let asks = self.min_refresh.saturating_mul(FIRST_ASKS);
+        self.lease.min(refreshes.max(asks))
     }
 
     /// Halves the refresh interval for each level, and lets no lease outlive what is borrowed.

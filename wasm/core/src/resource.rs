@@ -26,15 +26,17 @@ use core::time::Duration;
 
 mod allocation;
 mod nudges;
+mod silence;
 mod snapshot;
 mod throttled;
 
 pub(crate) use self::allocation::Allocation;
 use self::allocation::{ClientEntry, TieBreak};
-pub use self::snapshot::{ClientSnapshot, LeaseSnapshot};
+use self::silence::watch;
+pub use self::snapshot::{ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
 pub use self::throttled::ThrottledSince;
 use crate::deadlines::Deadlines;
-use crate::hash::fnv1a;
+use crate::hash::{fnv1a, fnv1a_after};
 use crate::lease::{Answer, ClientId, ClientRun, Epoch, LeaseRequest, Run, Unit};
 use crate::limit::Limit;
 use crate::pool::PoolLink;
@@ -51,6 +53,9 @@ pub struct Resource {
     clients: BTreeMap<ClientKey, ClientEntry>,
     /// For each entry one instant, not after the next one at which its lease falls.
     expiries: Deadlines<ClientKey>,
+    /// For each client that is watched one instant, not after that from which its refresh is missed. A
+    /// client alone is not watched.
+    silences: Deadlines<ClientKey>,
     /// Clients that are looked at because of what another one did.
     round: Round<ClientKey>,
     /// Time at which clients are to be looked at again that were answered too lately to be named.
@@ -119,7 +124,8 @@ pub enum RefreshError {
 }
 
 /// Key of a client: its id behind a hash, so that most comparisons of a look-up touch one word, and
-/// the runs that share an entry.
+/// the runs that share an entry. The upper half of the hash is of the node, so that the clients of one
+/// node follow each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ClientKey {
     hash: u64,
@@ -148,6 +154,7 @@ impl Resource {
             allocation: Allocation::new(unit, limit, learning_until),
             clients: BTreeMap::new(),
             expiries: Deadlines::default(),
+            silences: Deadlines::default(),
             round: Round::default(),
             look_at: None,
             repeats: false,
@@ -167,6 +174,7 @@ impl Resource {
         clients_max: usize,
         pool: &mut PoolLink<'_>,
     ) -> Result<Answer, RefreshError> {
+        self.note_silences(now);
         self.expire(now);
         self.allocation.balance(now, &mut self.clients, pool);
         let had = self.allocation.sum_has;
@@ -192,14 +200,24 @@ impl Resource {
             self.repeats = self.allocation.names_again(now, entry);
             let next = entry.next_expiry();
             self.expiries.advance(&mut entry.queued_at, next, &key);
+            if known > 1 {
+                watch(&mut self.silences, &key, entry);
+            }
             return Ok(answer);
         }
         if known >= clients_max {
             return Err(RefreshError::TooManyClients { max: clients_max });
         }
-        let (entry, answer) = self.allocation.admit(now, by, request, pool);
+        self.note_new_run(now, &key);
+        let (mut entry, answer) = self.allocation.admit(now, by, request, pool);
         self.expiries.insert(entry.queued_at, key.clone());
+        if known > 1 {
+            watch(&mut self.silences, &key, &mut entry);
+        }
         self.clients.insert(key, entry);
+        if known == 1 {
+            self.watch_all();
+        }
         Ok(answer)
     }
 
@@ -214,6 +232,7 @@ impl Resource {
             && let Some(entry) = self.clients.remove(&key)
         {
             let had = self.allocation.sum_has;
+            self.unwatch(&key, &entry);
             self.expiries.remove(entry.queued_at, key);
             self.allocation.forget(entry);
             self.stir_if_freed(had);
@@ -232,6 +251,7 @@ impl Resource {
                 entry.queued_at = entry.next_expiry();
                 self.expiries.insert(entry.queued_at, key);
             } else if let Some(entry) = self.clients.remove(&key) {
+                self.unwatch(&key, &entry);
                 self.allocation.forget(entry);
             }
         }
@@ -317,8 +337,10 @@ impl Resource {
 
 impl ClientKey {
     fn new(client: &ClientRun) -> Self {
+        let (node, rest) = client.id.parts();
+        let node = fnv1a(node.as_bytes());
         Self {
-            hash: fnv1a(client.id.as_str().as_bytes()),
+            hash: (node << 32) | (fnv1a_after(node, rest.as_bytes()) >> 32),
             id: client.id.clone(),
             runs: match client.run {
                 Run::Only => Runs::Only,
@@ -326,6 +348,20 @@ impl ClientKey {
                 Run::Term(_) => Runs::Terms,
             },
         }
+    }
+
+    /// The least key of a client of the same node.
+    fn first_of_node(&self) -> Self {
+        Self {
+            hash: self.hash >> 32 << 32,
+            id: self.id.clone(),
+            runs: Runs::Only,
+        }
+    }
+
+    /// Whether `other` is of the same node.
+    fn is_of_node(&self, other: &Self) -> bool {
+        self.hash >> 32 == other.hash >> 32 && self.id.parts().0 == other.id.parts().0
     }
 
     /// Order among clients that want the same.

@@ -120,6 +120,24 @@ impl Demand {
         }
     }
 
+    /// The demand with so much `more` in its lowest band, up to `most` in all.
+    pub(crate) fn with_more(self, more: Capacity, most: Capacity) -> Self {
+        let more = more.min(most.saturating_sub(self.wants()));
+        let add = |band: &mut Band| band.wants = band.wants.saturating_add(more);
+        match self.0 {
+            DemandBands::One(mut band) => {
+                add(&mut band);
+                Self::one(band)
+            }
+            DemandBands::Several(mut bands) => {
+                if let Some(lowest) = bands.last_mut() {
+                    add(lowest);
+                }
+                Self(DemandBands::Several(bands))
+            }
+        }
+    }
+
     /// Sum of the wants of all bands.
     pub fn wants(&self) -> Capacity {
         let wants = self.bands().iter().map(|band| band.wants);

@@ -88,6 +88,13 @@ impl ClientId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The node of the client, and the last part of its id, which an Envoy draws anew each time it
+    /// starts. Clients of one node may be runs of one process, and need not.
+    pub(crate) fn parts(&self) -> (&str, &str) {
+        let at = self.0.rfind('/').unwrap_or(self.0.len());
+        self.0.split_at_checked(at).unwrap_or((&self.0, ""))
+    }
 }
 
 // === impl ClientRun ===
@@ -129,6 +136,19 @@ fn checked(id: &str) -> Result<Arc<str>, IdError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_node_of_a_client_is_all_but_the_last_part_of_its_id() {
+        let rows = [
+            ("envoy-1/5f3a", ("envoy-1", "/5f3a")),
+            ("a/b/c", ("a/b", "/c")),
+            ("/5f3a", ("", "/5f3a")),
+            ("doorman", ("doorman", "")),
+        ];
+        for (id, want) in rows {
+            assert_eq!(ClientId::new(id).unwrap().parts(), want);
+        }
+    }
 
     #[test]
     fn ids_are_bounded_and_printable() {

@@ -49,13 +49,14 @@ impl LeaseServer {
 
     /// Returns the messages to the parent that are due, of at most `max` resources.
     pub fn ask_parent(&mut self, now: Instant, max: usize) -> Vec<(ResourceId, LeaseMessage)> {
-        let (resources, pools) = (&self.resources, &self.pools);
+        let (resources, pools) = (&mut self.resources, &self.pools);
         let taken_over_at = self.taken_over_at;
         let Some(parent_leases) = &mut self.parent_leases else {
             return Vec::new();
         };
         parent_leases.ask(now, max, |id| {
-            let slot = resources.get(id)?;
+            let slot = resources.get_mut(id)?;
+            slot.resource.note_silences(now);
             let resource = &slot.resource;
             Some(ParentRequest {
                 demand: slot.demand(pools),

@@ -11,6 +11,10 @@ use crate::limit::Limit;
 use crate::resource::{RefreshError, Resource};
 use crate::units::{Capacity, Instant};
 
+/// Part of a bound above which leases of newcomers are short. Those that came before have whole leases
+/// and end with them, beside the short ones of those that come meanwhile.
+const FILLING_PART: usize = 8;
+
 /// A request of a client, with its resource and the configuration of that.
 #[derive(Clone, Copy, Debug)]
 struct ResourceRefresh<'a> {
@@ -93,6 +97,9 @@ impl LeaseServer {
     }
 
     fn refresh(&mut self, now: Instant, call: ResourceRefresh<'_>) -> Result<Answer, RefreshError> {
+        if self.is_full() {
+            self.handle_timeout(now);
+        }
         let known = self.refresh_known(now, call);
         let answer = known.unwrap_or_else(|| self.refresh_new(now, call));
         self.note(now, call.id, call.request);
@@ -106,12 +113,13 @@ impl LeaseServer {
         call: ResourceRefresh<'_>,
     ) -> Option<Result<Answer, RefreshError>> {
         let learning_until = self.learning_until(call.terms);
-        let free = self.free_leases();
+        let (free, is_filling) = (self.free_leases(), self.is_filling());
         let slot = self.resources.get_mut(call.id)?;
         let known = slot.resource.client_count();
         let most = known.saturating_add(free);
         let clients_max = self.bounds.max_clients_per_resource.min(most);
         slot.set_lendable(now, call.id, call.terms.limit, self.parent_leases.as_ref());
+        slot.resource.allocation.is_filling = is_filling;
         slot.resource.allocation.collect_from = self.started_at;
         slot.resource.allocation.collect_until = learning_until;
         slot.follow(&mut self.pools, call.id, call.terms, learning_until);
@@ -150,6 +158,7 @@ impl LeaseServer {
             false => learned_at,
         };
         let mut resource = Resource::new(call.id.unit, terms.limit.clone(), learning_until);
+        resource.allocation.is_filling = self.is_filling();
         resource.allocation.collect_from = self.started_at;
         resource.allocation.collect_until = learned_at;
         let mut slot = ResourceSlot::new(resource, now);
@@ -173,6 +182,18 @@ impl LeaseServer {
     fn free_leases(&self) -> usize {
         let kept = self.leases.saturating_add(self.leases_elsewhere);
         self.bounds.max_leases.saturating_sub(kept)
+    }
+
+    /// Whether a bound is reached, so that a newcomer may be refused.
+    fn is_full(&self) -> bool {
+        self.resources.len() >= self.bounds.max_resources || self.free_leases() == 0
+    }
+
+    /// Whether so much of a bound is used that newcomers should not stay for long.
+    fn is_filling(&self) -> bool {
+        let kept = self.leases.saturating_add(self.leases_elsewhere);
+        self.resources.len() > self.bounds.max_resources / FILLING_PART
+            || kept > self.bounds.max_leases / FILLING_PART
     }
 
     /// The end of learning mode. A pool has learned when no lease that any of its members lent before

@@ -45,11 +45,58 @@ fn resources_are_bounded_and_collected() {
     refresh(&mut node, secs(4), "tenant/c").unwrap();
     assert_eq!(node.resource_count(), 2);
 
-    // b is not refreshed again: it expires ten seconds after its grant.
-    assert_eq!(node.poll_timeout(), Some(secs(12)));
-    node.handle_timeout(secs(12));
+    // b is not refreshed again: it expires four seconds after its grant, because the table fills.
+    assert_eq!(node.poll_timeout(), Some(secs(6)));
+    node.handle_timeout(secs(6));
     let left: std::vec::Vec<_> = node.resources().map(|(id, _)| id.scope.as_ref()).collect();
     assert_eq!(left, ["tenant/c"]);
+}
+
+/// Envoys that never release anything ask for a new resource each 8 ms, of a table that is full after
+/// 8 s, which is shorter than a lease: 12 000 a second at the default bound.
+#[test]
+fn a_table_turns_over_before_it_is_full() {
+    for clients in [2, 40] {
+        let bounds = Bounds {
+            max_resources: 1000,
+            max_leases: 10_000,
+            ..BOUNDS
+        };
+        let mut node = LeaseServer::new(secs(0), Epoch(1), bounds, Start::Fresh);
+        let limit = Limit::new(Capacity::from_whole(100));
+        let wants = Capacity::from_whole(10);
+        let mut old = 0;
+        for i in 0..7500_u64 {
+            let now = secs(1).saturating_add(Duration::from_millis(8 * i));
+            let mut ask = |client: u64, scope: &str| {
+                let client = ClientRun::only(ClientId::new(&std::format!("e/{client}")).unwrap());
+                let resource = ResourceId::new(scope, Unit::Requests).unwrap();
+                let request = LeaseRequest::new(now.as_nanos(), Capacity::ZERO, wants);
+                node.handle_refresh(now, &client, &resource, &request, &Terms::of(&limit))
+            };
+            let answer = ask(i % clients, &std::format!("tenant/{i}"));
+            assert!(answer.is_ok(), "{answer:?} at {now:?}");
+            if i % 125 == 0 {
+                let answer = ask(0, "tenant/known").unwrap();
+                old = answer.lease.unwrap().duration.as_secs();
+            }
+        }
+        assert_eq!(
+            old, 10,
+            "one that is always there keeps its lease for the whole time"
+        );
+    }
+}
+
+/// Nobody need have looked at the expiries.
+#[test]
+fn leases_that_have_ended_make_room_at_once() {
+    let mut node = LeaseServer::new(secs(0), Epoch(1), BOUNDS, Start::Fresh);
+    refresh(&mut node, secs(1), "tenant/a").unwrap();
+    refresh(&mut node, secs(1), "tenant/b").unwrap();
+    assert!(refresh(&mut node, secs(2), "tenant/c").is_err());
+    refresh(&mut node, secs(11), "tenant/c").unwrap();
+    assert_eq!(node.resource_count(), 1);
 }
 
 #[test]
@@ -81,15 +128,15 @@ fn leases_are_bounded_over_all_resources() {
     // Those that are known go on.
     refresh(&mut node, 5, "a", "tenant/a").unwrap();
     refresh(&mut node, 5, "a", "tenant/b").unwrap();
-    // b is idle: its lease ends ten seconds after its grant, and there is room again.
-    assert_eq!(refresh(&mut node, 11, "c", "tenant/b"), refused);
-    node.handle_timeout(secs(12));
+    // b is idle: its lease ends four seconds after its grant, and there is room again.
+    assert_eq!(refresh(&mut node, 5, "c", "tenant/b"), refused);
+    node.handle_timeout(secs(6));
     assert_eq!(node.lease_count(), 2);
-    refresh(&mut node, 12, "c", "tenant/b").unwrap();
+    refresh(&mut node, 6, "c", "tenant/b").unwrap();
     // Leases of other shards of the process count as well; no known client is refused for it.
     node.set_leases_elsewhere(2);
-    assert_eq!(refresh(&mut node, 13, "d", "tenant/b"), refused);
-    refresh(&mut node, 13, "a", "tenant/a").unwrap();
+    assert_eq!(refresh(&mut node, 7, "d", "tenant/b"), refused);
+    refresh(&mut node, 7, "a", "tenant/a").unwrap();
     node.handle_release(
         &ClientRun::only(ClientId::new("a").unwrap()),
         &ResourceId::new("tenant/a", Unit::Requests).unwrap(),
@@ -97,7 +144,7 @@ fn leases_are_bounded_over_all_resources() {
     );
     assert_eq!((node.lease_count(), node.resource_count()), (2, 1));
     node.set_leases_elsewhere(0);
-    refresh(&mut node, 14, "d", "tenant/b").unwrap();
+    refresh(&mut node, 8, "d", "tenant/b").unwrap();
     let count: usize = node
         .resources()
         .map(|(_, resource)| resource.client_count())

@@ -7,12 +7,14 @@ mod fingerprint;
 mod grant;
 mod learning;
 mod nudge;
+mod presence;
 mod refresh;
 mod restore;
 
 use self::client_entry::CountedLease;
 use self::client_entry::EntryTotals;
 pub(super) use self::client_entry::{ClientEntry, TieBreak};
+use self::presence::Presence;
 use super::RefreshError;
 use crate::lack::Lack;
 use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Unit};
@@ -43,6 +45,10 @@ pub(crate) struct Allocation {
     pub(super) sum_has: u128,
     /// Σ [`EntryTotals::usage`] over all entries, in micro-units.
     sum_usage: u128,
+    /// Σ [`EntryTotals::gone`] over all entries, in micro-units.
+    sum_gone: u128,
+    /// Number of entries of silent clients.
+    silent: u64,
     /// Time of the next round of max-rates, if these are the algorithm.
     pub(crate) balance_at: Instant,
     /// The pool that the resource is a member of, as it was at the last refresh.
@@ -53,6 +59,8 @@ pub(crate) struct Allocation {
     lack: Lack,
     /// Whether something has happened after which other clients' leases may have to change.
     pub(crate) stirred: bool,
+    /// Whether the lease table fills, so that leases of young clients are to be short.
+    pub(crate) is_filling: bool,
 }
 
 // === impl Allocation ===
@@ -69,11 +77,14 @@ impl Allocation {
             shares: PriorityBands::new(Quantum::of(unit)),
             sum_has: 0,
             sum_usage: 0,
+            sum_gone: 0,
+            silent: 0,
             balance_at: Instant::ZERO,
             pool: None,
             lendable: None,
             lack: Lack::default(),
             stirred: false,
+            is_filling: false,
         }
     }
 
@@ -104,16 +115,23 @@ impl Allocation {
 
     /// Returns the sums that a parent is told. In a pool its capacity is `pool`, else unlimited.
     pub(crate) fn totals(&self, pool: Capacity) -> ResourceTotals {
+        let wants = self.shares.sum_wants().saturating_add(self.sum_gone);
         ResourceTotals {
-            wants: self.wants_up_to(self.most(pool)),
+            wants: Capacity::from_sum(wants).min(self.most(pool)),
             has: self.sum_has,
             subclients: self.shares.active(),
         }
     }
 
-    /// Returns the wants that a parent is told, by priority.
+    /// Returns the wants that a parent is told, by priority: also for what silent clients have, for
+    /// that has to be borrowed until it ends.
     pub(crate) fn demand(&self, pool: Capacity) -> Demand {
-        self.shares.demand(self.most(pool), &self.limit.guaranteed)
+        let most = self.most(pool);
+        let demand = self.shares.demand(most, &self.limit.guaranteed);
+        match self.sum_gone {
+            0 => demand,
+            gone => demand.with_more(Capacity::from_sum(gone), most),
+        }
     }
 
     fn wants_up_to(&self, most: Capacity) -> Capacity {
@@ -201,5 +219,8 @@ impl Allocation {
         };
         self.sum_has = replaced(self.sum_has, before.has, after.has);
         self.sum_usage = replaced(self.sum_usage, before.usage, after.usage);
+        self.sum_gone = replaced(self.sum_gone, before.gone, after.gone);
+        let others = self.silent.saturating_sub(before.is_silent.into());
+        self.silent = others.saturating_add(after.is_silent.into());
     }
 }

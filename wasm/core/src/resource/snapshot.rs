@@ -28,9 +28,26 @@ pub struct ClientSnapshot {
     pub fingerprint: u64,
     /// A larger or longer lease that it may still be using instead.
     pub prior: Option<LeaseSnapshot>,
+    /// Its presence.
+    pub presence: PresenceSnapshot,
     /// Time for which it has got less than it wants at each refresh; none if it got as much at the
     /// last one.
     pub throttled_for: Option<Duration>,
+}
+
+/// Presence of a client in a snapshot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PresenceSnapshot {
+    /// Time after which its next refresh is missed.
+    pub missed_in: Duration,
+    /// Whether its wants do not count until it asks again.
+    pub silent: bool,
+    /// Whether it is known that its refresh is missed.
+    pub missed: bool,
+    /// Time since its latest request.
+    pub asked_ago: Duration,
+    /// Time for which it is young.
+    pub young_for: Duration,
 }
 
 /// Lease in a snapshot.
@@ -90,6 +107,7 @@ impl Resource {
             resource.expiries.insert(entry.queued_at, key.clone());
             resource.clients.insert(key, entry);
         }
+        resource.watch_all();
         Ok(resource)
     }
 }

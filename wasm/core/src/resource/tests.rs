@@ -6,6 +6,7 @@ mod doorman;
 mod knobs;
 mod learning;
 mod runs;
+mod silence;
 mod throttled;
 
 const CAPACITY: u64 = 1000;
@@ -162,6 +163,7 @@ fn a_lost_answer_keeps_the_larger_lease_in_the_books_until_it_expires() {
 fn a_lease_that_is_kept_for_a_lowered_capacity_ends_when_it_would_have_ended() {
     let mut fleet = Fleet::new(LEARNED);
     fleet.limit.headroom = crate::limit::Part::NONE;
+    fleet.limit.refresh = Duration::from_secs(4);
     fleet.refresh("a", 0, 600);
     fleet.refresh("b", 0, 400);
     fleet.now = fleet.now.saturating_add(Duration::from_secs(5));
@@ -213,6 +215,9 @@ fn learning_confirms_claims_up_to_the_capacity_and_lends_nothing() {
         "it keeps its share of what it has"
     );
     assert_eq!(fleet.sum_has(), 1000, "no more than the capacity counts");
+    fleet.now = at(7000);
+    fleet.refresh("b", 0, 500);
+    fleet.refresh("c", 333, 500);
     fleet.now = at(8000);
     assert_eq!(gets(&fleet.refresh("a", 700, 900)), 333, "a third each");
     assert_eq!(

@@ -18,7 +18,7 @@ mod hand_over;
 mod safe_capacity;
 
 const BOUNDS: Bounds = Bounds {
-    max_resources: 3,
+    max_resources: 8,
     max_clients_per_resource: 10,
     max_leases: 1_000_000,
 };

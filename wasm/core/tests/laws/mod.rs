@@ -2,6 +2,7 @@
 //! libtest natively and in WASI, under wasm-bindgen in a JavaScript VM.
 
 pub(crate) mod bucket;
+pub(crate) mod crash_loop;
 pub(crate) mod fair_share;
 pub(crate) mod fleet;
 pub(crate) mod learning;
@@ -34,6 +35,7 @@ macro_rules! each_law {
             bucket::shares_that_change_mint_nothing,
             bucket::denied_exactly_until_retry_at,
             bucket::any_cut_of_time_earns_the_same,
+            crash_loop::a_client_that_crashes_takes_nobodys_share,
             fair_share::equals_water_filling,
             fair_share::does_not_depend_on_the_order,
             fleet::never_uses_more_than_the_capacity,

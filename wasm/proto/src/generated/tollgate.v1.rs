@@ -1098,6 +1098,21 @@ pub struct ClientSnapshot {
     /// one, and in the snapshot of a master that does not know.
     #[prost(uint64, optional, tag = "14")]
     pub throttled_for_ms: ::core::option::Option<u64>,
+    /// After how long its next refresh is missed.
+    #[prost(uint64, tag = "16")]
+    pub missed_in_ms: u64,
+    /// How long ago it asked last.
+    #[prost(uint64, tag = "17")]
+    pub asked_ago_ms: u64,
+    /// How long it is young.
+    #[prost(uint64, tag = "18")]
+    pub young_for_ms: u64,
+    /// Whether its wants do not count until it asks again.
+    #[prost(bool, tag = "19")]
+    pub silent: bool,
+    /// Whether it is known that its refresh is missed.
+    #[prost(bool, tag = "20")]
+    pub missed: bool,
 }
 /// Demand at one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

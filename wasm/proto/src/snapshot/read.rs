@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate_core::lease::{Band, ClientId, ClientRun, Demand, Epoch, Priority, ResourceId};
 use tollgate_core::lease_server::{PoolSnapshot, ResourceSnapshot, Snapshot};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
-use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot};
+use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
 use tollgate_core::units::{Capacity, Tokens};
 
 use super::FORM;
@@ -99,6 +99,13 @@ impl Lists {
             max_rate: max_rate.transpose()?,
             fingerprint: message.fingerprint,
             prior: prior.transpose()?,
+            presence: PresenceSnapshot {
+                missed_in: Duration::from_millis(message.missed_in_ms),
+                silent: message.silent,
+                missed: message.missed,
+                asked_ago: Duration::from_millis(message.asked_ago_ms),
+                young_for: Duration::from_millis(message.young_for_ms),
+            },
             throttled_for: message.throttled_for_ms.map(Duration::from_millis),
         })
     }

@@ -9,7 +9,7 @@ use tollgate_core::lease::{
 };
 use tollgate_core::lease_server::{Bounds, LeaseServer, PoolSnapshot, ResourceSnapshot, Terms};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
-use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot};
+use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
 use tollgate_core::units::{Capacity, Instant};
 
 use super::*;
@@ -59,14 +59,28 @@ fn run() -> impl Strategy<Value = Run> {
     ]
 }
 
+fn presence() -> impl Strategy<Value = PresenceSnapshot> {
+    let times = (ms(1 << 40), ms(1 << 40), ms(1 << 40));
+    let of = (times, any::<bool>(), any::<bool>());
+    of.prop_map(
+        |((missed_in, asked_ago, young_for), silent, missed)| PresenceSnapshot {
+            missed_in,
+            silent,
+            missed,
+            asked_ago,
+            young_for,
+        },
+    )
+}
+
 fn client_snapshot(client: &str) -> impl Strategy<Value = ClientSnapshot> + use<> {
     let id = ClientId::new(client).unwrap();
     let lents = (lent(), option::of(lent()), option::of(capacity()));
     let of = (any::<u64>(), run());
-    let times = (ms(1 << 40), option::of(ms(1 << 40)));
+    let times = (ms(1 << 40), option::of(ms(1 << 40)), presence());
     (of, demand(), lents, times, any::<u64>()).prop_map(
         move |((sequence, run), demand, (granted, prior, max_rate), times, fingerprint)| {
-            let (granted_ago, throttled_for) = times;
+            let (granted_ago, throttled_for, presence) = times;
             ClientSnapshot {
                 client: ClientRun {
                     id: id.clone(),
@@ -79,6 +93,7 @@ fn client_snapshot(client: &str) -> impl Strategy<Value = ClientSnapshot> + use<
                 max_rate,
                 fingerprint,
                 prior,
+                presence,
                 throttled_for,
             }
         },
@@ -428,6 +443,7 @@ fn what_occurs_often_is_there_once() {
         max_rate: None,
         fingerprint: 77,
         prior: None,
+        presence: PresenceSnapshot::default(),
         throttled_for: None,
     };
     let resource = |i: u32| ResourceSnapshot {

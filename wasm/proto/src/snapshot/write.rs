@@ -121,6 +121,11 @@ impl<'a> Lists<'a> {
             fingerprint: client_snapshot.fingerprint,
             prior: client_snapshot.prior.map(Into::into),
             throttled_for_ms: client_snapshot.throttled_for.map(past_ms),
+            missed_in_ms: left_ms(client_snapshot.presence.missed_in),
+            asked_ago_ms: past_ms(client_snapshot.presence.asked_ago),
+            young_for_ms: left_ms(client_snapshot.presence.young_for),
+            silent: client_snapshot.presence.silent,
+            missed: client_snapshot.presence.missed,
             ..v1::ClientSnapshot::default()
         };
         match client_snapshot.demand.bands() {

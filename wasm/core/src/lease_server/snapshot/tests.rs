@@ -6,7 +6,7 @@ use super::*;
 use crate::lease::{ClientRun, Demand, LeaseRequest, Unit};
 use crate::lease_server::{PoolTerms, Terms};
 use crate::limit::Part;
-use crate::resource::LeaseSnapshot;
+use crate::resource::{LeaseSnapshot, PresenceSnapshot};
 use crate::units::Capacity;
 
 const BOUNDS: Bounds = Bounds {
@@ -69,6 +69,7 @@ fn snapshot() -> Snapshot {
         max_rate: None,
         fingerprint: 0,
         prior: None,
+        presence: PresenceSnapshot::default(),
         throttled_for: None,
     };
     let resource = |scope, names: &[&'static str]| ResourceSnapshot {
@@ -119,8 +120,8 @@ fn what_a_pools_silent_members_have_counts_at_once() {
     // One that holds more than its share is named when its minimum interval is over.
     assert_eq!(node.poll_timeout(), Some(at(100)));
     node.handle_timeout(at(100));
-    // The leases count from when the snapshot was read.
-    assert_eq!(node.poll_timeout(), Some(at(50 + 9000)));
+    // The leases count from when the snapshot was read: of four seconds, because the table fills.
+    assert_eq!(node.poll_timeout(), Some(at(50 + 3000)));
     let pool = node.pool(&gold).unwrap();
     assert_eq!(pool.sum_has(), 100_000_000);
     assert_eq!(pool.member_count(), 2);

@@ -30,7 +30,7 @@ impl Group {
     /// A group of `capacity`, whose members have these own limits.
     fn new(capacity: u64, own: &[Option<u64>]) -> Self {
         let bounds = Bounds {
-            max_resources: own.len(),
+            max_resources: 8 * own.len(),
             max_clients_per_resource: 10,
             max_leases: 1_000_000,
         };

@@ -1,5 +1,6 @@
 //! Entry of one client in the lease table.
 
+use super::Presence;
 use crate::lease::{Claim, Epoch, LeaseRequest};
 use crate::resource::{RefreshError, ThrottledSince};
 use crate::share::BandHandles;
@@ -27,6 +28,7 @@ pub(in crate::resource) struct ClientEntry {
     pub(super) fingerprint: u64,
     /// A larger or longer lease that the client may still be using.
     pub(super) prior: Option<CountedLease>,
+    pub(in crate::resource) presence: Presence,
     /// Time since when it has got less than it wants; for reading, no decision depends on it.
     pub(in crate::resource) throttled_since: Option<ThrottledSince>,
     /// Time at which the client was last named to ask again; no answer depends on it.
@@ -42,6 +44,9 @@ pub(super) struct EntryTotals {
     pub(super) has: Capacity,
     /// The part of that which it wants.
     pub(super) usage: Capacity,
+    /// The other part, if it is silent.
+    pub(super) gone: Capacity,
+    pub(super) is_silent: bool,
 }
 
 /// Order of clients that want the same: the hash of the id and run, so that shares do not depend on
@@ -80,7 +85,7 @@ impl CountedLease {
 // === impl ClientEntry ===
 
 impl ClientEntry {
-    /// Wants of the last request.
+    /// Wants of the last request, as far as they count.
     pub(in crate::resource) fn wants(&self) -> Capacity {
         self.handles.wants()
     }
@@ -138,7 +143,17 @@ impl ClientEntry {
     pub(super) fn totals(&self) -> EntryTotals {
         let has = self.has();
         let usage = has.min(self.wants());
-        EntryTotals { has, usage }
+        let is_silent = self.presence.silent;
+        let gone = match is_silent {
+            true => has.saturating_sub(usage),
+            false => Capacity::ZERO,
+        };
+        EntryTotals {
+            has,
+            usage,
+            gone,
+            is_silent,
+        }
     }
 
     /// Lease that a client may be using after `request`. More than was granted last means that it

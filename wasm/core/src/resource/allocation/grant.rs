@@ -76,7 +76,8 @@ impl Allocation {
         }
         let own = self.limit.capacity.min(self.lendable());
         if own.is_unlimited() && self.pool.is_none() {
-            let counted = CountedLease::new(Capacity::UNLIMITED, now.saturating_add(times.lease));
+            let expiry = now.saturating_add(self.lease_length(now, entry, &times));
+            let counted = CountedLease::new(Capacity::UNLIMITED, expiry);
             return Grant::of(counted, NO_FINGERPRINT, times.refresh);
         }
         if now < self.learning_until {
@@ -97,7 +98,7 @@ impl Allocation {
         request: &LeaseRequest,
         times: &LeaseTimes,
     ) -> Grant {
-        let expiry = now.saturating_add(times.lease);
+        let expiry = now.saturating_add(self.lease_length(now, entry, times));
         let Reach { entitled, gets, .. } = self.reach(entry, used.capacity);
         let most = CountedLease::new(entitled, expiry);
         let kept = self.lent_so_far(now, entry.granted, used, request, most);
@@ -119,6 +120,16 @@ impl Allocation {
                 false => Capacity::ZERO,
             },
             ..Grant::of(counted, self.fingerprint(), refresh_interval)
+        }
+    }
+
+    /// Length of the lease that the client gets now. A young one's is short where clients have gone
+    /// silent, for it may be the next of them, and while the lease table fills.
+    fn lease_length(&self, now: Instant, entry: &ClientEntry, times: &LeaseTimes) -> Duration {
+        let is_short = self.silent > 0 || self.is_filling;
+        match is_short && entry.presence.is_young(now) {
+            true => times.lease.min(self.times_alone().first_lease()),
+            false => times.lease,
         }
     }
 

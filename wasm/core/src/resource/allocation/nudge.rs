@@ -27,6 +27,9 @@ impl Allocation {
         now: Instant,
         entry: &ClientEntry,
     ) -> Option<Instant> {
+        if entry.presence.silent {
+            return None;
+        }
         let min_refresh = self.times(now).min_refresh;
         let waits = entry.nudged_at.is_some_and(|nudged_at| {
             now < nudged_at.saturating_add(min_refresh) && entry.granted_at <= nudged_at

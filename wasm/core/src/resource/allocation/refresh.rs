@@ -2,7 +2,7 @@
 
 use super::{
     Algorithm, Allocation, Answer, Capacity, ClientEntry, CountedLease, EntryTotals, Epoch,
-    Instant, LeaseRequest, Limit, NO_FINGERPRINT, RefreshError, TieBreak,
+    Instant, LeaseRequest, Limit, NO_FINGERPRINT, Presence, RefreshError, TieBreak,
 };
 use crate::pool::PoolLink;
 
@@ -24,6 +24,7 @@ impl Allocation {
         self.report(pool);
         let expiry = now.saturating_add(self.times_alone().lease);
         let mut granted = CountedLease::new(Capacity::ZERO, expiry);
+        let mut young_until = expiry;
         if now < self.learning_until && request.has > Capacity::ZERO {
             // Also beyond what is borrowed now, for it was lent out of what was borrowed then; but
             // never beyond what there is in all.
@@ -32,6 +33,8 @@ impl Allocation {
             let free = self.free_of(whole, Capacity::ZERO).keep;
             granted.capacity = self.shares.quantum().floor(request.has.min(free));
             granted.expiry = self.claim_counts_until(now, request);
+            // It was there before.
+            young_until = now;
         }
         let each = each(&self.limit);
         let mut entry = ClientEntry {
@@ -45,6 +48,7 @@ impl Allocation {
             told: None,
             fingerprint: NO_FINGERPRINT,
             prior: None,
+            presence: Presence::new(now, young_until),
             throttled_since: None,
             nudged_at: None,
             queued_at: granted.expiry,
@@ -52,6 +56,7 @@ impl Allocation {
         self.replace_totals(EntryTotals::default(), entry.totals());
         self.report(pool);
         let answer = self.settle(now, &mut entry, request, pool);
+        self.note_answer(now, &mut entry, &answer);
         entry.queued_at = entry.next_expiry();
         (entry, answer)
     }
@@ -84,12 +89,24 @@ impl Allocation {
         // Others have given back what it waits for. That it wants still more may not hurry it.
         let grows = self.would_grow(entry, wanted);
         let learned = now >= self.learning_until && !self.is_pending() && !entry.granted_pending;
-        if twice || (early && learned && !grows) {
+        let answer = if twice || (early && learned && !grows) {
             // With the wants of this request and the lease of the answer before.
             entry.note_throttled(now);
-            return Ok(self.repeat(now, entry));
+            self.repeat(now, entry)
+        } else {
+            self.settle(now, entry, request, pool)
+        };
+        if !twice {
+            self.note_answer(now, entry, &answer);
         }
-        Ok(self.settle(now, entry, request, pool))
+        Ok(answer)
+    }
+
+    fn note_answer(&self, now: Instant, entry: &mut ClientEntry, answer: &Answer) {
+        let interval = answer.refresh_interval;
+        entry
+            .presence
+            .note_answer(now, interval, self.learning_until);
     }
 
     /// Tells the pool the sums with this request, by which it divides, and looks at it.
@@ -166,6 +183,7 @@ impl Allocation {
             .update(tie_break, &mut entry.handles, &request.demand, each);
         let used = entry.used_by(request);
         entry.prior = used.beyond(entry.granted);
+        entry.presence.note_request();
         self.replace_totals(before, entry.totals());
     }
 }

@@ -1,6 +1,6 @@
 //! A client's entry, written into a snapshot and read again.
 
-use super::{Allocation, ClientEntry, CountedLease, EntryTotals, TieBreak};
+use super::{Allocation, ClientEntry, CountedLease, EntryTotals, Presence, TieBreak};
 use crate::lease::{ClientRun, Demand, NO_FINGERPRINT};
 use crate::resource::{ClientSnapshot, LeaseSnapshot, ThrottledSince};
 use crate::units::{Capacity, Instant};
@@ -22,6 +22,7 @@ impl ClientEntry {
             max_rate: self.max_rate,
             fingerprint: self.fingerprint,
             prior: self.prior.map(|prior| prior.lent(now)),
+            presence: self.presence.snapshot(now),
             throttled_for: self.throttled_since.map(|since| since.elapsed(now)),
         }
     }
@@ -72,6 +73,7 @@ impl Allocation {
             told: None,
             fingerprint: snapshot.fingerprint.max(NO_FINGERPRINT),
             prior: snapshot.prior.map(|prior| CountedLease::of(now, prior)),
+            presence: Presence::of(now, &snapshot.presence),
             throttled_since: snapshot
                 .throttled_for
                 .map(|time| ThrottledSince::ago(now, time)),

@@ -18,6 +18,7 @@ impl Rounds {
         fleet.limit.capacity = Capacity::from_whole(capacity);
         fleet.limit.headroom = Part::NONE;
         fleet.limit.algorithm = algorithm;
+        fleet.limit.min_refresh = fleet.limit.refresh;
         let clients = Vec::new();
         Self { fleet, clients }
     }
