@@ -326,9 +326,17 @@ mod envoy {
             .map_err(failed("get_buffer"))
     }
 
-    /// The message of the gRPC call or stream whose callback is running.
+    /// The largest message that is read: ten times an honest coordinator's answer for all scopes of a
+    /// call, and as much as a VM's memory can be expected to hold beside its scopes.
+    const MESSAGE_LEN_MAX: usize = 4 << 20;
+
+    /// The message of the gRPC call or stream whose callback is running. One that is too large is
+    /// empty: it lacks what was asked for.
     pub(crate) fn grpc_message(size: usize) -> Result<Vec<u8>, HostError> {
         use proxy_wasm::types::BufferType::GrpcReceiveBuffer;
+        if size > MESSAGE_LEN_MAX {
+            return Ok(Vec::new());
+        }
         hostcalls::get_buffer(GrpcReceiveBuffer, 0, size)
             .map(Option::unwrap_or_default)
             .map_err(failed("get_buffer"))

@@ -19,8 +19,8 @@ use self::backoff::backoff;
 /// The soonest a change of demand makes a client ask again. The server has its own minimum.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Requests for one resource that nudges may make: a shift of demand takes two in a row of the one that
-/// gives back, and whatever a coordinator names, there are no more than the server answers anew.
+/// Requests for one resource that nudges make at most, whatever a coordinator names. A shift of demand
+/// takes two in a row of a client that gives back.
 pub const NUDGED: EarlyRate = EarlyRate {
     max: 4,
     interval: MIN_INTERVAL,
