@@ -66,80 +66,71 @@ fn the_first_rule_that_fits_makes_the_scope_of_a_descriptor() {
     assert_eq!(scopes(&other), Ok(vec![None]));
 }
 
-/// The table of docs/rls.md.
+/// Checks the scope that a domain of one rule makes of a descriptor.
+fn assert_scope(rule: &str, entries: Pairs<'_>, want: Option<&str>) {
+    let config = format!("limits: []\nrls: {{domains: {{edge: {{scopes: [{{{rule}}}]}}}}}}");
+    let found = scopes_in(&config, &request("edge", vec![descriptor(entries)]));
+    let want = Ok(vec![want.map(str::to_owned)]);
+    assert_eq!(found, want, "{rule} {entries:?}");
+}
+
+/// The first table of docs/rls.md, and more.
 #[test]
 fn a_rule_fits_its_own_keys_and_more_only_if_it_says_so() {
-    let (tenant, path): (Pairs<'_>, Pairs<'_>) = (
-        &[("tenant", "acme")],
-        &[("tenant", "acme"), ("path", "/login")],
-    );
-    let matches: Pairs<'_> = &[("header_match", "post"), ("header_match", "api")];
-    let rows: [(&str, Pairs<'_>, Option<&str>); 16] = [
-        ("scope: 'tenant/{tenant}'", tenant, Some("tenant/acme")),
-        ("scope: 'tenant/{tenant}'", path, None),
+    let path: Pairs<'_> = &[("tenant", "a"), ("path", "/b")];
+    let tenant = &path[..1];
+    for (rule, of_tenant, of_path) in [
+        ("scope: 't/{tenant}'", Some("t/a"), None),
         (
-            "scope: 'tenant/{tenant}', more_keys: true",
-            path,
-            Some("tenant/acme"),
+            "scope: 't/{tenant}', more_keys: true",
+            Some("t/a"),
+            Some("t/a"),
         ),
+        ("scope: 'p/{tenant}/{path}'", None, Some("p/a/%2Fb")),
         (
-            "scope: 'path/{tenant}/{path}'",
-            path,
-            Some("path/acme/%2Flogin"),
-        ),
-        ("scope: 'path/{tenant}/{path}'", tenant, None),
-        (
-            "scope: 'path/{tenant}/{path}', more_keys: true",
-            tenant,
+            "scope: 'p/{path}/{tenant}', more_keys: true",
             None,
+            Some("p/%2Fb/a"),
         ),
+        ("scope: 'l/{tenant}', values: {path: /b}", None, Some("l/a")),
+        ("scope: 'l/{tenant}', values: {path: /c}", None, None),
+        ("scope: l/all, values: {path: /b}", None, None),
         (
-            "scope: 'login/{tenant}', values: {path: /login}",
-            path,
-            Some("login/acme"),
-        ),
-        (
-            "scope: 'login/{tenant}', values: {path: /other}",
-            path,
+            "scope: 'l/{path}', values: {path: /b}, more_keys: true",
             None,
+            Some("l//b"),
         ),
-        ("scope: login/all, values: {path: /login}", path, None),
+        ("scope: all/all", None, None),
         (
-            "scope: 'login/{path}', values: {path: /login}, more_keys: true",
-            path,
-            Some("login//login"),
+            "scope: all/all, more_keys: true",
+            Some("all/all"),
+            Some("all/all"),
         ),
+    ] {
+        assert_scope(rule, tenant, of_tenant);
+        assert_scope(rule, path, of_path);
+    }
+}
+
+/// The second one.
+#[test]
+fn a_key_that_is_there_several_times_matches_by_any_value_and_stands_in_order() {
+    let both: Pairs<'_> = &[("m", "post"), ("m", "api")];
+    let one = &both[..1];
+    for (rule, of_one, of_both) in [
         (
-            "scope: api/all, values: {header_match: post}",
-            matches,
-            Some("api/all"),
+            "scope: a/all, values: {m: post}",
+            Some("a/all"),
+            Some("a/all"),
         ),
-        (
-            "scope: api/all, values: {header_match: api}",
-            matches,
-            Some("api/all"),
-        ),
-        ("scope: api/all, values: {header_match: get}", matches, None),
-        (
-            "scope: 'api/{header_match}/{header_match}'",
-            matches,
-            Some("api/post/api"),
-        ),
-        (
-            "scope: 'api/{header_match}/{header_match}'",
-            &matches[..1],
-            None,
-        ),
-        ("scope: all/all, more_keys: true", path, Some("all/all")),
-    ];
-    for (rule, entries, want) in rows {
-        let config = format!("limits: []\nrls: {{domains: {{edge: {{scopes: [{{{rule}}}]}}}}}}");
-        let found = scopes_in(&config, &request("edge", vec![descriptor(entries)]));
-        assert_eq!(
-            found,
-            Ok(vec![want.map(str::to_owned)]),
-            "{rule} {entries:?}"
-        );
+        ("scope: a/all, values: {m: api}", None, Some("a/all")),
+        ("scope: a/all, values: {m: get}", None, None),
+        ("scope: 'a/{m}'", Some("a/post"), Some("a/post")),
+        ("scope: 'a/{m}/{m}'", None, Some("a/post/api")),
+        ("scope: 'a/{m}/{m}/{m}'", None, None),
+    ] {
+        assert_scope(rule, one, of_one);
+        assert_scope(rule, both, of_both);
     }
 }
 
