@@ -57,6 +57,10 @@ pub trait Host {
     fn request_header(&self, name: &str) -> Result<Option<Vec<u8>>, HostError>;
     /// A property that Envoy has of the stream at hand, or of itself, by its path.
     fn property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError>;
+    /// The same of a property that is a number most of the time, which not every host tells by itself.
+    fn number_property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError> {
+        self.property(path)
+    }
     /// Makes an expression in CEL ready for this context's streams; none if it is not one.
     fn compile(&self, expression: &str) -> Result<Option<u32>, HostError>;
     /// Evaluates an expression on the request at hand; none where it fails, such as for a header

@@ -320,7 +320,7 @@ impl<H: Host + Clone> Worker<H> {
             return Ok(None);
         };
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        let Some(value) = self.host.property(&path)? else {
+        let Some(value) = self.host.number_property(&path)? else {
             return Ok(None);
         };
         let cost = cost::of_metadata(&value);

@@ -50,6 +50,8 @@ async fn charged(test: &TestContext) -> Result<()> {
             ensure!(answer.status == 200, "{path}: {}", answer.status);
         }
     }
+    let complaints = envoy.complaints();
+    ensure!(complaints.is_empty(), "{complaints:?}");
     Ok(())
 }
 

@@ -75,6 +75,8 @@ async fn keys(test: &TestContext) -> Result<()> {
         other.is_none(),
         "a rule whose condition did not hold was applied"
     );
+    let complaints = envoy.complaints();
+    ensure!(complaints.is_empty(), "{complaints:?}");
     Ok(())
 }
 
@@ -95,6 +97,14 @@ async fn start(test: &TestContext, coordinator: &Coordinator) -> Result<Envoy> {
             let text = rule["key"].to_string();
             !text.contains("payload") && !text.contains("virtual_host_metadata")
         });
+        // What is not there is no error in Envoy's log.
+        for key in [
+            json!({"metadata": ["app", "none"]}),
+            json!({"filter_state": "none"}),
+        ] {
+            let number = rules.len();
+            rules.push(json!({"name": format!("none-{number}"), "key": key}));
+        }
     }
     let plugin = json!({"coordinator": COORDINATOR, "scopes": rules});
     let filters = vec![jwt_authn(), filter_state(), tollgate(&plugin)?];

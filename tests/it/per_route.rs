@@ -32,10 +32,11 @@ async fn per_route(test: &TestContext) -> Result<()> {
         vec![tollgate(&plugin)?],
     );
     let open = Some(json!({"scopes": ["open"]}));
+    let dear = json!({"cost": 2, "scopes": ["tenant"]});
     spec.virtual_hosts = match Build::under_test()? {
-        Build::Wasm => routes(open, json!({"cost": 2}), None),
+        Build::Wasm => routes(open, dear, None),
         // Envoy tells dynamic modules the metadata of routes only.
-        Build::Native => routes(None, json!({"cost": 2}), open),
+        Build::Native => routes(None, dear, open),
     };
     let mut envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
     let to = envoy.address();
@@ -70,6 +71,8 @@ async fn per_route(test: &TestContext) -> Result<()> {
         5,
         "without metadata all rules apply"
     );
+    let complaints = envoy.complaints();
+    ensure!(complaints.is_empty(), "{complaints:?}");
     Ok(())
 }
 

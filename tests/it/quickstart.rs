@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Result, ensure};
 use tollgate_tests::artifact;
 
-use crate::examples::{Checkout, PAGES_SAY, Walk, count, field, steps};
+use crate::examples::{Checkout, Walk, count, field, steps};
 use crate::test_context::{TestContext, run_wasm_test};
 
 /// Most lines for the filter in an Envoy configuration.
@@ -17,7 +17,11 @@ const PAGE: &str = "docs/quickstart.md";
 
 #[test]
 fn the_quickstart_goes_as_its_page_says() {
-    run_wasm_test("the_quickstart_goes_as_its_page_says", PAGES_SAY, walk);
+    run_wasm_test(
+        "the_quickstart_goes_as_its_page_says",
+        "the page says itself which build it loads",
+        walk,
+    );
 }
 
 async fn walk(test: &TestContext) -> Result<()> {

@@ -164,6 +164,20 @@ impl Envoy {
         Ok(envoys)
     }
 
+    /// Lines of the log, from warnings on, that come of the filter: its own, and Envoy's of what it asked.
+    pub fn complaints(&self) -> Vec<String> {
+        let log = self.process.log();
+        let is_complaint = |line: &&str| {
+            let of = |level: &str| ["wasm", "dynamic_modules"].map(|by| format!("[{level}][{by}]"));
+            let mut all = ["warning", "error", "critical"].into_iter().flat_map(of);
+            all.any(|mark| line.contains(&mark))
+        };
+        log.lines()
+            .filter(is_complaint)
+            .map(str::to_owned)
+            .collect()
+    }
+
     /// The address of the listener `main`, or of the only one.
     ///
     /// # Panics

@@ -54,6 +54,24 @@ pub(crate) enum MetadataSource {
     Route = 1,
 }
 
+/// Kind of a value of metadata. Envoy has a call for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetadataKind {
+    Text,
+    Number,
+    Flag,
+    /// A list, of which only the texts are told.
+    Texts,
+}
+
+/// Key of a value of metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MetadataKey {
+    pub(crate) name: Vec<u8>,
+    /// Where Envoy has it: the same for all requests of a route.
+    pub(crate) address: usize,
+}
+
 /// A value of metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum MetadataValue {
@@ -202,40 +220,40 @@ impl StreamPtr {
         owned(|result| unsafe { get_attribute_string(self.raw(), id, result) })
     }
 
-    /// A value of metadata.
+    /// A value of metadata, if it is of `kind`. If it is of another one, Envoy writes an error to its log,
+    /// unless it was asked for a list; of values that are not there it writes nothing.
     pub(crate) fn metadata(
         self,
         source: MetadataSource,
         ns: &str,
         key: &str,
+        kind: MetadataKind,
     ) -> Option<MetadataValue> {
         let (of, ns, key) = (source as u32, Buffer::of(ns), Buffer::of(key));
+        let (mut number, mut flag, mut len) = (0.0, false, 0);
         // SAFETY: the stream is valid, and the names live as long as the calls. Envoy writes a result
         // before it returns true.
         unsafe {
-            if let Some(text) = owned(|to| get_metadata_string(self.raw(), of, ns, key, to)) {
-                return Some(MetadataValue::Text(text));
+            match kind {
+                MetadataKind::Text => owned(|to| get_metadata_string(self.raw(), of, ns, key, to))
+                    .map(MetadataValue::Text),
+                MetadataKind::Number => get_metadata_number(self.raw(), of, ns, key, &mut number)
+                    .then_some(MetadataValue::Number(number)),
+                MetadataKind::Flag => get_metadata_bool(self.raw(), of, ns, key, &mut flag)
+                    .then_some(MetadataValue::Flag(flag)),
+                MetadataKind::Texts => {
+                    let found = get_metadata_list_size(self.raw(), of, ns, key, &mut len);
+                    let text = |index| {
+                        owned(|to| get_metadata_list_string(self.raw(), of, ns, key, index, to))
+                    };
+                    found.then(|| MetadataValue::Texts((0..len).filter_map(text).collect()))
+                }
             }
-            let mut number = 0.0;
-            if get_metadata_number(self.raw(), of, ns, key, &mut number) {
-                return Some(MetadataValue::Number(number));
-            }
-            let mut flag = false;
-            if get_metadata_bool(self.raw(), of, ns, key, &mut flag) {
-                return Some(MetadataValue::Flag(flag));
-            }
-            let mut len = 0;
-            if !get_metadata_list_size(self.raw(), of, ns, key, &mut len) {
-                return None;
-            }
-            let text =
-                |index| owned(|to| get_metadata_list_string(self.raw(), of, ns, key, index, to));
-            Some(MetadataValue::Texts((0..len).filter_map(text).collect()))
         }
     }
 
     /// The keys of a namespace of metadata.
-    pub(crate) fn metadata_keys(self, source: MetadataSource, ns: &str) -> Vec<Vec<u8>> {
+    pub(crate) fn metadata_keys(self, source: MetadataSource, ns: &str) -> Vec<MetadataKey> {
         let (of, ns) = (source as u32, Buffer::of(ns));
         // SAFETY: as in `metadata`; Envoy fills as many buffers as it has counted.
         unsafe {
@@ -244,7 +262,11 @@ impl StreamPtr {
             if count == 0 || !get_metadata_keys(self.raw(), of, ns, keys.as_mut_ptr()) {
                 return Vec::new();
             }
-            keys.iter().map(|key| key.bytes().to_vec()).collect()
+            let key = |key: &Buffer| MetadataKey {
+                name: key.bytes().to_vec(),
+                address: key.ptr.addr(),
+            };
+            keys.iter().map(key).collect()
         }
     }
 

@@ -4,6 +4,8 @@ use core::ffi::{c_char, c_void};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::envoy::MetadataValue;
+
 /// All that this Envoy knows. Tests run beside one another, each with streams and configurations of its
 /// own numbers.
 #[derive(Debug, Default)]
@@ -11,6 +13,8 @@ pub(crate) struct FakeEnvoy {
     last: usize,
     /// Request headers of streams.
     headers: BTreeMap<usize, Vec<(String, String)>>,
+    /// Metadata by stream, source and namespace.
+    metadata: BTreeMap<(usize, u32, String), Vec<(String, MetadataValue)>>,
     /// Streams whose hook is to run, oldest first.
     pub(crate) woken: VecDeque<usize>,
     /// Streams that went on, in order.
@@ -74,6 +78,51 @@ impl FakeEnvoy {
         stream
     }
 
+    /// Gives a stream a namespace of metadata. Streams with the same have it at other places.
+    pub(crate) fn set_metadata(
+        &mut self,
+        stream: usize,
+        of: u32,
+        ns: &str,
+        all: &[(&str, MetadataValue)],
+    ) {
+        let owned = |(key, value): &(&str, MetadataValue)| ((*key).to_owned(), value.clone());
+        let all = all.iter().map(owned).collect();
+        self.metadata.insert((stream, of, ns.to_owned()), all);
+    }
+
+    fn namespace(&self, stream: Ptr, of: u32, ns: Buffer) -> &[(String, MetadataValue)] {
+        let all = self.metadata.get(&(stream.addr(), of, ns.text()));
+        all.map_or(&[], Vec::as_slice)
+    }
+
+    /// Hands out a value that `read` can read; of others a line is logged, as Envoy does.
+    fn tell<R>(
+        &mut self,
+        (stream, of, ns, key): (Ptr, u32, Buffer, Buffer),
+        (result, kind): (*mut R, &str),
+        read: impl FnOnce(&MetadataValue) -> Option<R>,
+    ) -> bool {
+        let key = key.text();
+        let value = self
+            .namespace(stream, of, ns)
+            .iter()
+            .find(|(name, _)| *name == key);
+        let Some((_, value)) = value else {
+            return false;
+        };
+        let Some(value) = read(value) else {
+            self.logs.push(format!("key {key} is not a {kind}"));
+            return false;
+        };
+        // SAFETY: the module's place.
+        #[allow(unsafe_code, reason = "C's interface")]
+        unsafe {
+            result.write(value);
+        }
+        true
+    }
+
     /// A counter of a configuration.
     pub(crate) fn counter(&self, configuration: usize, name: &str) -> u64 {
         let key = (configuration, format!("tollgate.{name}"));
@@ -100,6 +149,15 @@ struct Buffer {
 }
 
 impl Buffer {
+    /// Bytes of this Envoy's, which stay where they are as long as nothing else is set.
+    fn of(bytes: &(impl AsRef<[u8]> + ?Sized)) -> Self {
+        let bytes = bytes.as_ref();
+        Self {
+            ptr: bytes.as_ptr().cast(),
+            len: bytes.len(),
+        }
+    }
+
     #[allow(unsafe_code, reason = "C's interface")]
     fn text(self) -> String {
         // SAFETY: the module's bytes, which live as long as the call.
@@ -130,13 +188,6 @@ macro_rules! absent {
 absent! {
     envoy_dynamic_module_callback_is_validation_mode() -> bool = false;
     envoy_dynamic_module_callback_http_filter_get_attribute_string(Ptr, u32, Ptr) -> bool = false;
-    envoy_dynamic_module_callback_http_get_metadata_string(Ptr, u32, Buffer, Buffer, Ptr) -> bool = false;
-    envoy_dynamic_module_callback_http_get_metadata_number(Ptr, u32, Buffer, Buffer, Ptr) -> bool = false;
-    envoy_dynamic_module_callback_http_get_metadata_bool(Ptr, u32, Buffer, Buffer, Ptr) -> bool = false;
-    envoy_dynamic_module_callback_http_get_metadata_keys_count(Ptr, u32, Buffer) -> usize = 0;
-    envoy_dynamic_module_callback_http_get_metadata_keys(Ptr, u32, Buffer, Ptr) -> bool = false;
-    envoy_dynamic_module_callback_http_get_metadata_list_size(Ptr, u32, Buffer, Buffer, Ptr) -> bool = false;
-    envoy_dynamic_module_callback_http_get_metadata_list_string(Ptr, u32, Buffer, Buffer, usize, Ptr) -> bool = false;
     envoy_dynamic_module_callback_http_get_filter_state_bytes(Ptr, Buffer, Ptr) -> bool = false;
     envoy_dynamic_module_callback_http_get_filter_state_typed(Ptr, Buffer, Ptr) -> bool = false;
     envoy_dynamic_module_callback_http_set_filter_state_bytes(Ptr, Buffer, Buffer) -> bool = true;
@@ -169,6 +220,62 @@ present! {
             unsafe { result.write(value) };
         }
         value.is_some()
+    }
+
+    fn envoy_dynamic_module_callback_http_get_metadata_string(stream: Ptr, of: u32, ns: Buffer,
+        key: Buffer, result: *mut Buffer) -> bool {
+        fake().tell((stream, of, ns, key), (result, "string"), |value| match value {
+            MetadataValue::Text(text) => Some(Buffer::of(text)),
+            _ => None,
+        })
+    }
+
+    fn envoy_dynamic_module_callback_http_get_metadata_number(stream: Ptr, of: u32, ns: Buffer,
+        key: Buffer, result: *mut f64) -> bool {
+        fake().tell((stream, of, ns, key), (result, "number"), |value| match value {
+            MetadataValue::Number(number) => Some(*number),
+            _ => None,
+        })
+    }
+
+    fn envoy_dynamic_module_callback_http_get_metadata_bool(stream: Ptr, of: u32, ns: Buffer,
+        key: Buffer, result: *mut bool) -> bool {
+        fake().tell((stream, of, ns, key), (result, "bool"), |value| match value {
+            MetadataValue::Flag(flag) => Some(*flag),
+            _ => None,
+        })
+    }
+
+    fn envoy_dynamic_module_callback_http_get_metadata_list_size(stream: Ptr, of: u32, ns: Buffer,
+        key: Buffer, result: *mut usize) -> bool {
+        let fake = fake();
+        let value = fake.namespace(stream, of, ns).iter().find(|(name, _)| *name == key.text());
+        let Some((_, MetadataValue::Texts(texts))) = value else { return false };
+        // SAFETY: the module's number.
+        unsafe { result.write(texts.len()) };
+        true
+    }
+
+    fn envoy_dynamic_module_callback_http_get_metadata_list_string(stream: Ptr, of: u32, ns: Buffer,
+        key: Buffer, index: usize, result: *mut Buffer) -> bool {
+        fake().tell((stream, of, ns, key), (result, "list"), |value| match value {
+            MetadataValue::Texts(texts) => texts.get(index).map(Buffer::of),
+            _ => None,
+        })
+    }
+
+    fn envoy_dynamic_module_callback_http_get_metadata_keys_count(stream: Ptr, of: u32,
+        ns: Buffer) -> usize {
+        fake().namespace(stream, of, ns).len()
+    }
+
+    fn envoy_dynamic_module_callback_http_get_metadata_keys(stream: Ptr, of: u32, ns: Buffer,
+        results: *mut Buffer) -> bool {
+        for (index, (key, _)) in fake().namespace(stream, of, ns).iter().enumerate() {
+            // SAFETY: the module's places, as many as there are keys.
+            unsafe { results.add(index).write(Buffer::of(key)) };
+        }
+        true
     }
 
     fn envoy_dynamic_module_callback_http_send_response(stream: Ptr, status: u32,

@@ -10,7 +10,7 @@ use tollgate_filter::{Cas, Destination, Host, HostError, Kind, Level, Metric, Wr
 use crate::address_calls;
 use crate::at_hand::{self, AtHand};
 use crate::calls::{Call, Order};
-use crate::envoy;
+use crate::envoy::{self, MetadataKind};
 use crate::mailbox::{LocalReply, Verdict};
 use crate::process::{Process, lock};
 use crate::property;
@@ -135,11 +135,11 @@ impl Host for NativeHost {
         if let Some(of) = size {
             return Ok(self.counted(of).map(|size| size.to_le_bytes().to_vec()));
         }
-        Ok(at_hand::look(|subject| match subject {
-            AtHand::Stream(stream) => property::read(stream.envoy, path),
-            _ => None,
-        })
-        .flatten())
+        Ok(self.read(path, MetadataKind::Text))
+    }
+
+    fn number_property(&self, path: &[&str]) -> Result<Option<Vec<u8>>, HostError> {
+        Ok(self.read(path, MetadataKind::Number))
     }
 
     /// Envoy evaluates no expressions for dynamic modules.
@@ -274,6 +274,15 @@ impl Host for NativeHost {
 }
 
 impl NativeHost {
+    /// A property of the stream at hand; metadata is most likely of the kind `likely`.
+    fn read(&self, path: &[&str], likely: MetadataKind) -> Option<Vec<u8>> {
+        at_hand::look(|subject| match subject {
+            AtHand::Stream(stream) => property::read(stream.envoy, path, likely),
+            _ => None,
+        })
+        .flatten()
+    }
+
     /// The bytes of a body of the stream at hand that have passed.
     fn counted(&self, of: usize) -> Option<u64> {
         at_hand::look(|subject| match subject {

@@ -28,6 +28,7 @@ mod configuration;
 mod envoy;
 mod grpc;
 mod host;
+mod kinds;
 mod mailbox;
 mod metrics;
 mod process;

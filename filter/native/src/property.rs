@@ -1,6 +1,7 @@
 //! Properties of a stream that Envoy hands to dynamic modules, by the paths that wasm filters have.
 
-use crate::envoy::{MetadataSource, MetadataValue, StreamPtr};
+use crate::envoy::{MetadataKind, MetadataSource, MetadataValue, StreamPtr};
+use crate::kinds;
 
 /// Attributes that are texts, each with its number in Envoy's interface.
 const ATTRIBUTES: [(&[&str], u32); 13] = [
@@ -22,6 +23,12 @@ const SOURCE_ADDRESS: u32 = 24;
 
 /// The namespace of a route's exceptions, which is handed over whole.
 const EXCEPTIONS: &[&str] = &["xds", "route_metadata", "filter_metadata", "tollgate"];
+/// Fields of a route's exceptions with the kinds that they should be of. The values of others are not read.
+const FIELDS: [(&[u8], MetadataKind); 3] = [
+    (b"cost", MetadataKind::Number),
+    (b"disabled", MetadataKind::Flag),
+    (b"scopes", MetadataKind::Texts),
+];
 
 /// Place of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,16 +69,19 @@ pub(crate) fn is_known(path: &[String]) -> bool {
     Place::of(&path).is_some()
 }
 
-/// Reads a property of `stream`, in the form that wasm filters have it.
-pub(crate) fn read(stream: StreamPtr, path: &[&str]) -> Option<Vec<u8>> {
+/// Reads a property of `stream`, in the form that wasm filters have it. Metadata is most likely of the
+/// kind `likely`.
+pub(crate) fn read(stream: StreamPtr, path: &[&str], likely: MetadataKind) -> Option<Vec<u8>> {
     match Place::of(path)? {
         Place::Attribute(id) => stream.attribute(id),
-        Place::Metadata(source, ns, key) => match stream.metadata(source, ns, key)? {
-            MetadataValue::Text(text) => Some(text),
-            MetadataValue::Number(number) => Some(number.to_le_bytes().to_vec()),
-            MetadataValue::Flag(flag) => Some(vec![u8::from(flag)]),
-            MetadataValue::Texts(_) => None,
-        },
+        Place::Metadata(source, ns, key) => {
+            let place = kinds::place(&(ns, key));
+            let value = kinds::find(place, likely, |kind| stream.metadata(source, ns, key, kind));
+            match value? {
+                MetadataValue::Texts(_) => None,
+                value => Some(bytes(value)),
+            }
+        }
         Place::FilterState(key) => stream.filter_state(key),
         Place::Exceptions => exceptions(stream),
     }
@@ -81,23 +91,32 @@ pub(crate) fn read(stream: StreamPtr, path: &[&str]) -> Option<Vec<u8>> {
 /// numbers, then names and values with a zero byte after each.
 fn exceptions(stream: StreamPtr) -> Option<Vec<u8>> {
     let [.., ns] = EXCEPTIONS else { return None };
-    let keys = stream.metadata_keys(MetadataSource::Route, ns);
     let mut pairs = Vec::new();
-    for key in keys {
-        let name = core::str::from_utf8(&key).ok()?;
-        let value = match stream.metadata(MetadataSource::Route, ns, name) {
-            None => Vec::new(),
-            Some(MetadataValue::Text(text)) => text,
-            Some(MetadataValue::Number(number)) => number.to_le_bytes().to_vec(),
-            Some(MetadataValue::Flag(flag)) => vec![u8::from(flag)],
-            Some(MetadataValue::Texts(texts)) => {
-                let items: Vec<_> = texts.into_iter().map(|text| (text, Vec::new())).collect();
-                flat(&items)
-            }
-        };
-        pairs.push((key, value));
+    for key in stream.metadata_keys(MetadataSource::Route, ns) {
+        let name = core::str::from_utf8(&key.name).ok()?;
+        let field = FIELDS.iter().find(|(field, _)| *field == key.name);
+        let value = field.and_then(|(_, likely)| {
+            kinds::find(kinds::place(&key.address), *likely, |kind| {
+                stream.metadata(MetadataSource::Route, ns, name, kind)
+            })
+        });
+        let value = value.map(bytes).unwrap_or_default();
+        pairs.push((key.name, value));
     }
     (!pairs.is_empty()).then(|| flat(&pairs))
+}
+
+/// A value of metadata in the form that wasm filters have it.
+fn bytes(value: MetadataValue) -> Vec<u8> {
+    match value {
+        MetadataValue::Text(text) => text,
+        MetadataValue::Number(number) => number.to_le_bytes().to_vec(),
+        MetadataValue::Flag(flag) => vec![u8::from(flag)],
+        MetadataValue::Texts(texts) => {
+            let items: Vec<_> = texts.into_iter().map(|text| (text, Vec::new())).collect();
+            flat(&items)
+        }
+    }
 }
 
 fn flat(pairs: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {

@@ -6,12 +6,16 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use tollgate_tests::{artifact, ports};
+use serde_json::Value;
+use tollgate_tests::{artifact, filter, ports};
 
 /// Ports in the documentation: coordinator (gRPC, HTTP), upstream, and Envoy (admin, listener).
 const PORTS: [&str; 5] = ["7710", "7711", "8080", "9901", "10000"];
 /// The folder in which the documentation looks for Envoy.
 const ENVOY: &str = ".tools/envoy/envoy/_bin";
+
+/// The dynamic module in a built checkout.
+const MODULE: &str = "target/libtollgate.so";
 
 /// A folder with copies of documented files.
 #[derive(Clone, Debug)]
@@ -38,7 +42,7 @@ impl Checkout {
             checkout.copy(path)?;
         }
         checkout.link("target/tollgate_filter.wasm", &artifact::filter()?)?;
-        checkout.link("target/libtollgate.so", &artifact::native_filter()?)?;
+        checkout.link(MODULE, &artifact::native_filter()?)?;
         checkout.link("target/demo/tollgate", &artifact::coordinator()?)?;
         // Envoys beside each other need this, or an id of their own.
         let envoy = artifact::envoy()?;
@@ -77,6 +81,17 @@ impl Checkout {
         let text = fs::read_to_string(artifact::workspace().join(path))
             .with_context(|| format!("reading {path}"))?;
         Ok(self.with_own_ports(&text))
+    }
+
+    /// Replaces the wasm filters of an Envoy's configuration by the dynamic module. False if there are none.
+    ///
+    /// # Errors
+    /// When the file is not such a configuration.
+    pub(crate) fn load_module(&self, path: &str) -> Result<bool> {
+        let mut config: Value = serde_saphyr::from_str(&self.read(path)?)?;
+        let replaced = replace_filters(&mut config)?;
+        fs::write(self.place(path)?, config.to_string())?;
+        Ok(replaced)
     }
 
     fn copy(&self, path: &str) -> Result<()> {
@@ -133,6 +148,27 @@ impl Checkout {
         }
         replaced + rest
     }
+}
+
+/// Replaces the wasm filters in a part of a configuration; false if there are none.
+fn replace_filters(config: &mut Value) -> Result<bool> {
+    let text = |at: &str| config.pointer(at).and_then(Value::as_str);
+    if text("/typed_config/@type").is_some_and(|kind| kind.ends_with(".wasm.v3.Wasm")) {
+        let plugin = text("/typed_config/config/configuration/value");
+        let plugin = serde_json::from_str(plugin.context("a plugin's configuration")?)?;
+        *config = filter::tollgate_from(Path::new(MODULE), &plugin);
+        return Ok(true);
+    }
+    let parts: Vec<&mut Value> = match config {
+        Value::Array(items) => items.iter_mut().collect(),
+        Value::Object(fields) => fields.values_mut().collect(),
+        _ => Vec::new(),
+    };
+    let mut replaced = false;
+    for part in parts {
+        replaced |= replace_filters(part)?;
+    }
+    Ok(replaced)
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A walk through a page: its commands run one after another, as in one terminal, and their output is compared
 //! with what the page shows.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,6 +21,8 @@ use super::page::Step;
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 /// Longest time until a command that only looks shows what the page shows.
 const LOOK_LIMIT: Duration = Duration::from_secs(20);
+/// The end of the line, a warning, that each Envoy writes when it is asked to end.
+const OF_ENVOY: &str = "caught ENVOY_SIGTERM";
 /// Begins the line after the output of a command, before its exit code.
 const END: &str = "--- exit code";
 
@@ -32,6 +35,8 @@ pub(crate) struct Walk {
     shell: Shell,
     /// Programs in the background, in order, while they run; `%1` is the first.
     jobs: Vec<Option<Process>>,
+    /// Logs of the Envoys among them, also of those that have ended, with their numbers from zero.
+    envoys: Vec<(usize, PathBuf)>,
     /// Commands with their outputs.
     done: Vec<(String, String)>,
     /// Output of this block's commands so far.
@@ -63,6 +68,7 @@ impl Walk {
             logs,
             shell,
             jobs: Vec::new(),
+            envoys: Vec::new(),
             done: Vec::new(),
             printed: String::new(),
             began: Instant::now(),
@@ -161,6 +167,10 @@ impl Walk {
         }
         let program = words.first().context("a program")?;
         let log = format!("{}-{}-{program}", self.name, self.jobs.len() + 1);
+        if *program == "envoy" {
+            let file = self.logs.join(format!("{log}.log"));
+            self.envoys.push((self.jobs.len(), file));
+        }
         let mut bash = bash(&self.checkout)?;
         bash.args(["-c", &format!("exec {command}")]);
         let job = Process::start(&self.logs, &log, &mut bash)?;
@@ -174,13 +184,28 @@ impl Walk {
             let number: usize = number.trim_start_matches('%').parse()?;
             let at = number.checked_sub(1).context("a job")?;
             let job = self.jobs.get_mut(at).and_then(Option::take);
-            let mut job = job.context("a job")?;
-            job.terminate()?;
-            wait::until("the end of a job", COMMAND_LIMIT, async || {
-                ensure!(job.has_ended()?, "{number} still runs");
-                Ok(())
-            })
-            .await?;
+            end(job.context("a job")?).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends all Envoys, and checks that none of them has written anything to its log.
+    ///
+    /// # Errors
+    /// When one has, or does not end.
+    pub(crate) async fn check_envoys(&mut self) -> Result<()> {
+        for (at, log) in &self.envoys {
+            if let Some(job) = self.jobs.get_mut(*at).and_then(Option::take) {
+                end(job).await?;
+            }
+            let log = fs::read_to_string(log)?;
+            let mut lines = log.lines();
+            let line = lines.find(|line| !line.ends_with(OF_ENVOY));
+            ensure!(
+                line.is_none(),
+                "the log of an Envoy of {} has {line:?}",
+                self.name
+            );
         }
         Ok(())
     }
@@ -228,6 +253,16 @@ impl Shell {
             output.push('\n');
         }
     }
+}
+
+/// Asks a job to end, and waits until it has.
+async fn end(mut job: Process) -> Result<()> {
+    job.terminate()?;
+    wait::until("the end of a job", COMMAND_LIMIT, async || {
+        ensure!(job.has_ended()?, "it still runs");
+        Ok(())
+    })
+    .await
 }
 
 /// A shell in `checkout`, in which its programs are found.

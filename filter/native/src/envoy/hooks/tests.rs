@@ -9,6 +9,7 @@ use crate::grpc;
 use crate::process::Process;
 
 mod address;
+mod metadata;
 mod panics;
 
 /// A configuration in the fake Envoy.
