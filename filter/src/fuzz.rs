@@ -318,7 +318,7 @@ fn nudge(input: &mut Input<'_>) -> v1::WatchResponse {
     for _ in 0..input.byte() % 8 {
         let scope = match usize::from(input.byte() % 5) {
             place @ 0..3 => format!("tenant/{}", TENANTS[place]),
-            3 => "tenant/~overflow".to_owned(),
+            3 => "tenant/~overflow-0".to_owned(),
             _ => String::from_utf8_lossy(input.part()).into_owned(),
         };
         let unit = i32::from(input.byte() % 6);

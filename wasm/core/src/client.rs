@@ -18,6 +18,7 @@ mod safe_mode;
 mod scope_state;
 mod slot_record;
 mod wait_queue;
+mod worth;
 
 pub use self::concurrency_limiter::{ConcurrencyLimiter, PermitResult, WorkerUsage};
 pub use self::demand_estimator::DemandEstimator;
@@ -29,4 +30,5 @@ pub use self::rate_limiter::{BucketLevel, DrawResult, RateLimiter};
 pub use self::safe_mode::{CallHistory, SafeMode, SafeModeReport};
 pub use self::scope_state::ScopeState;
 pub use self::wait_queue::{Shortage, WaitQueue};
+pub use self::worth::Worth;
 pub use crate::lease_client::LeaseMessage;

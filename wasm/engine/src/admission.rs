@@ -125,6 +125,14 @@ impl Admission {
         }
     }
 
+    /// Keeps the entries of a request that waits, and that has their indices: those in the queue of
+    /// reports stay where they are, until the next round at least.
+    pub(crate) fn keep(&mut self, request: &Request) {
+        for target in request.targets() {
+            self.enqueue(*target);
+        }
+    }
+
     /// Counts the attempts of a request that has come. Returns whether all its token caches suffice.
     #[inline]
     pub(crate) fn count(&mut self, request: &Request) -> bool {
@@ -261,7 +269,7 @@ impl Admission {
         mut change: impl FnMut(&mut ScopeState, &Policy) -> R,
     ) -> Result<(R, u32), TableError> {
         process.open()?;
-        let (host, slots) = (&process.host, process.table.slots()?);
+        let (host, table) = (&process.host, &mut process.table);
         let rule = process.rules.get(target.table).ok_or(TableError::Gone)?;
         let entry = entry(&mut self.tables, target).ok_or(TableError::Gone)?;
         let scope = scope_id(&rule.name, &String::from_utf8_lossy(entry.key()));
@@ -270,16 +278,10 @@ impl Admission {
         for _ in 0..CLAIMS_MAX {
             let slot = match entry.slot {
                 Some(slot) => slot,
-                None => {
-                    let window = match is_overflow(entry) {
-                        true => slots.overflow_window(&scope),
-                        false => slots.window(&scope),
-                    };
-                    slots.locate(host, now, &rule.policy, &window)?
-                }
+                None => table.locate(host, now, &rule.policy, (&scope, is_overflow(entry)))?,
             };
             entry.slot = Some(slot);
-            let updated = slots.update(host, slot, &scope, |scope_state| {
+            let updated = table.slots()?.update(host, slot, &scope, |scope_state| {
                 let result = change(scope_state, &rule.policy);
                 (result, ScopeTerms::of(scope_state, known.as_ref()))
             });
@@ -306,7 +308,7 @@ fn entry(tables: &mut [Scopes], target: Target) -> Option<&mut Entry> {
         .get_mut(target.index)
 }
 
-/// Returns whether `key` is that of a rule's overflow.
+/// Returns whether `key` is that of an overflow scope.
 fn is_overflow_key(key: &[u8]) -> bool {
-    key == OVERFLOW.as_bytes()
+    key.starts_with(OVERFLOW.as_bytes())
 }

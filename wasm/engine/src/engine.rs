@@ -127,7 +127,8 @@ impl<H: Host> Engine<H> {
         rule: RuleId,
         key: &str,
     ) -> Result<(), Decision> {
-        match self.admission.place(&mut self.process, rule, key) {
+        let others = request.targets();
+        match self.admission.place(&mut self.process, rule, key, others) {
             Ok(Place::Bucket(target)) => {
                 request.has_final_cost |= self.process.rules.has_final_cost(target.rule);
                 request.push(target);

@@ -5,7 +5,6 @@
 //! the scopes that it sees first.
 
 use tollgate_core::client::LeaseState;
-use tollgate_core::lease::ResourceId;
 use tollgate_core::units::Instant;
 
 use crate::admission::SlotMessages;
@@ -120,6 +119,12 @@ impl LeaseSync {
             requests.extend(ScopeRequest::new(Upstream::ANY, messages, &mut releases));
         }
         self.refresh(process, now, Reason::First, requests);
+        self.release(process, &releases);
+    }
+
+    /// Releases the leases of scopes that have lost their slots to others.
+    pub(crate) fn release_of_lost_slots<H: Host>(&self, process: &mut Process<H>) {
+        let releases = process.table.take_releases();
         self.release(process, &releases);
     }
 
@@ -269,6 +274,3 @@ impl LeaseSync {
         }
     }
 }
-
-/// Leases to give back, each with the sequence of its last request.
-type Releases = Vec<(ResourceId, u64)>;

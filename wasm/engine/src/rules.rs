@@ -8,8 +8,9 @@ use crate::stats::RuleStats;
 
 /// Name of the rule for canonical scopes that belong to no other; no configuration can have it.
 const CANONICAL: &str = "~canonical";
-/// The key of the bucket that a rule's scopes share when the slot table is full.
-pub const OVERFLOW: &str = "~overflow";
+/// The beginning of the keys of a rule's overflow scopes, which others share when the slot table is
+/// full; a number follows.
+pub const OVERFLOW: &str = "~overflow-";
 
 /// A rule of an engine, for as long as the engine lives: one with the same name in a later
 /// configuration is the same.
@@ -182,7 +183,7 @@ impl Rules {
 
 /// Returns the scope id of a rule's key; the keys of canonical scopes are ids themselves.
 pub(crate) fn scope_id(rule: &str, key: &str) -> String {
-    match rule == CANONICAL && key != OVERFLOW {
+    match rule == CANONICAL && !key.starts_with(OVERFLOW) {
         true => key.to_owned(),
         false => format!("{rule}/{key}"),
     }

@@ -1,7 +1,7 @@
 //! Shared table of one process: slots for scopes, the leader lock, the dirty queue, and the
 //! heartbeats of the workers, all in the host's shared data but for slots that it has itself.
 
-use tollgate_core::client::{LeaderLock, LeaderRole};
+use tollgate_core::client::{LeaderLock, LeaderRole, Policy};
 use tollgate_core::lease::IdError;
 use tollgate_core::units::Instant;
 
@@ -14,8 +14,11 @@ mod slot_table;
 mod workers;
 
 use codec::{DirtyQueue, Heartbeat, Levels, ProcessRecord};
-pub(crate) use slot_table::SlotTable;
+pub(crate) use slot_table::{Releases, SlotTable};
 use workers::Workers;
+
+/// The most leases of scopes that lost their slots that wait to be released; further ones expire.
+const RELEASES_MAX: usize = 1000;
 
 /// Shared table of one process, as one worker uses it.
 #[derive(Debug, Default)]
@@ -23,6 +26,8 @@ pub(crate) struct SharedTable {
     slots: Option<SlotTable>,
     /// Slots that became due, for the sync leader.
     dirty: DirtyQueue,
+    /// Leases of scopes whose slots this worker has given to others.
+    releases: Releases,
     workers: Workers,
 }
 
@@ -78,6 +83,31 @@ impl SharedTable {
     /// If the table is not open.
     pub(crate) fn slots(&self) -> Result<&SlotTable, TableError> {
         self.slots.as_ref().ok_or(TableError::Gone)
+    }
+
+    /// Finds the slot of `scope`, which is an overflow scope or one of its own, or claims one for it.
+    pub(crate) fn locate<H: Host>(
+        &mut self,
+        host: &H,
+        now: Instant,
+        policy: &Policy,
+        (scope, is_overflow): (&str, bool),
+    ) -> Result<u32, TableError> {
+        let slots = self.slots.as_ref().ok_or(TableError::Gone)?;
+        let window = match is_overflow {
+            true => slots.overflow_window(scope),
+            false => slots.window(scope),
+        };
+        let located = slots.locate(host, now, policy, &window)?;
+        let room = RELEASES_MAX.saturating_sub(self.releases.len());
+        self.releases
+            .extend(located.releases.into_iter().take(room));
+        Ok(located.slot)
+    }
+
+    /// Returns leases of scopes that have lost their slots, and forgets them.
+    pub(crate) fn take_releases(&mut self) -> Releases {
+        core::mem::take(&mut self.releases)
     }
 
     /// Takes or keeps the leader lock for the worker `me`; false if another one leads.

@@ -147,6 +147,13 @@ impl WaitQueues {
         self.pending.len().saturating_add(self.queued.len())
     }
 
+    /// Returns the requests that wait, for their turn or for a first lease.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
+        let queued = self.queued.values();
+        let queued = queued.map(|queued| &queued.waiting.request);
+        self.pending.requests().chain(queued)
+    }
+
     /// Returns the number of requests that wait at a bucket.
     pub(crate) fn len_at(&self, bucket: BucketId) -> usize {
         let queue = self.queues.get(&bucket);

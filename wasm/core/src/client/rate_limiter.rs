@@ -411,10 +411,9 @@ impl RateLimiter {
     /// its bucket is as full as that of a new one.
     pub fn is_reusable(&self, now: Instant) -> bool {
         let abandoned = now.saturating_since(self.last_attempt) >= ABANDONED_AFTER;
-        let burst = micros(self.bucket.burst());
         (self.lease.phase == Phase::Idle || abandoned)
             && self.lease.client.valid_lease(now).is_none()
-            && (self.bucket.rate().is_unlimited() || self.bucket.balance(now) >= burst)
+            && self.is_full(now)
     }
 
     /// Sizes the bucket for the present rate; a lease that has expired counts until its expiry. The

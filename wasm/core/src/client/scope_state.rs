@@ -73,7 +73,7 @@ impl ScopeState {
         self.lease(unit).is_some()
     }
 
-    fn lease(&self, unit: Unit) -> Option<&ProcessLease> {
+    pub(super) fn lease(&self, unit: Unit) -> Option<&ProcessLease> {
         let rate = match unit {
             Unit::Requests => Some(&self.requests),
             Unit::RequestBytes => self.request_bytes.as_deref(),

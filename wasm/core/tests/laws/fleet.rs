@@ -4,7 +4,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use tollgate_core::client::{DrawResult, LeaseMessage, Mode, Policy, RateLimiter};
+use tollgate_core::client::{DrawResult, LeaseMessage, Mode, Policy, RateLimiter, ScopeState};
 use tollgate_core::lease::{
     Answer, ClientId, ClientRun, Epoch, LeaseRequest, Origin, ResourceId, Run, Unit,
 };
@@ -39,6 +39,8 @@ struct Fleet {
     /// How many messages of a hundred are lost, and how many ticks of a hundred end in a restart of
     /// the coordinator, or of a process.
     faults: (u64, u64),
+    /// Ticks of a hundred at which a process has another use for the slot of the scope.
+    pressure: u64,
     /// Micro-tokens in all, less the bursts that processes start with.
     admitted: i128,
     /// The least that `admitted` has ever been ahead of what the capacity earned; below zero.
@@ -56,6 +58,8 @@ struct Process {
     demand: u64,
     /// Whether it ever had a lease, and so its first burst.
     leased: bool,
+    /// Tokens that were in its bucket when it gave the slot of the scope away.
+    forgone: Tokens,
 }
 
 #[derive(Clone, Debug)]
@@ -98,6 +102,7 @@ impl Fleet {
             sent: 0,
             runs: NonZeroU64::MIN,
             faults: [(0, 0), (15, 2), (40, 5)][(seed / 3) as usize % 3],
+            pressure: [0, 5, 30][(seed / 9) as usize % 3],
             admitted: 0,
             least_ahead: 0,
         }
@@ -139,6 +144,9 @@ impl Fleet {
         self.node.handle_timeout(until);
         for i in 0..self.processes.len() {
             self.work(i);
+            if self.pressure > 0 && self.random.chance(self.pressure) {
+                self.give_slot_away(i);
+            }
         }
         if self.random.chance(self.faults.1) {
             let i = self.random.below(self.processes.len() as u64);
@@ -158,6 +166,26 @@ impl Fleet {
         let demand = self.processes[i].demand;
         let next = Process::new(i as u64, self.runs, self.now, ahead, &self.policy);
         self.processes[i] = Process { demand, ..next };
+    }
+
+    /// A process gives the slot of the scope to another one, if it holds nothing, and meets it anew.
+    fn give_slot_away(&mut self, i: usize) {
+        let process = &mut self.processes[i];
+        let now = process.clock(self.now);
+        let mut state = ScopeState::new(now, &self.policy);
+        core::mem::swap(&mut state.requests, &mut process.limiter);
+        if state.worth(now).is_none() {
+            process.limiter = state.requests;
+            return;
+        }
+        if process.leased {
+            process.leased = false;
+            process.forgone = state.requests.level(now).left;
+        }
+        let run = process.run.run;
+        for (_, sequence) in state.releases(now) {
+            self.post(Mail::Release(i, run, sequence));
+        }
     }
 
     /// One process's tick: requests come in, tokens are drawn, what is due is asked.
@@ -221,7 +249,9 @@ impl Fleet {
                 limiter.handle_answer(now, policy, sequence, Origin::alone(epoch), &answer);
                 if !process.leased && limiter.lease_expiry().is_some() {
                     process.leased = true;
-                    self.admitted -= i128::from(limiter.flow(now, policy).1.as_micros());
+                    let first = limiter.flow(now, policy).1;
+                    let first = first.saturating_sub(process.forgone);
+                    self.admitted -= i128::from(first.as_micros());
                 }
             }
             Mail::Failure(i, run, sequence) => {
@@ -329,6 +359,7 @@ impl Process {
             limiter: RateLimiter::new(now.saturating_add(ahead), policy),
             demand: 0,
             leased: false,
+            forgone: Tokens::ZERO,
         }
     }
 

@@ -150,16 +150,19 @@ impl Admission {
                 result => return result,
             }
         }
-        let target = self.fall_to_overflow(process, target, draw.now);
+        let target = self.fall_to_overflow(process, target)?;
         request.replace(index, target);
         match process.rules.on_overflow(target.table) {
             Overflow::Share => {}
             Overflow::Pass => return Ok(DrawResult::Ready),
             Overflow::Refuse => return Ok(DrawResult::Denied(Denial::overflow(draw.now))),
         }
-        match self.cached_result(target, draw) {
-            Some(result) => Ok(result),
-            None => self.draw_from_table(process, target, draw),
+        if let Some(result) = self.cached_result(target, draw) {
+            return Ok(result);
+        }
+        match self.draw_from_table(process, target, draw) {
+            Err(TableError::Full) => Ok(DrawResult::Denied(Denial::overflow(draw.now))),
+            result => result,
         }
     }
 
@@ -233,23 +236,33 @@ impl Admission {
         }
     }
 
-    /// Moves a request from its scope to its rule's overflow, with the attempts of the scope, for it is
-    /// the overflow that asks for a lease.
+    /// Moves a request from its scope to an overflow scope, with the attempts of its own, for it is the
+    /// overflow scope that asks for a lease.
     fn fall_to_overflow<H: Host>(
         &mut self,
         process: &mut Process<H>,
         target: Target,
-        now: Instant,
-    ) -> Target {
-        let own = entry(&mut self.tables, target);
-        let attempts = own.map_or(0, |entry| core::mem::take(&mut entry.attempts));
+    ) -> Result<Target, TableError> {
+        process.stats.overflow.add_one();
+        self.move_to_overflow(process, target)
+    }
+
+    /// Counts the attempts of a scope as those of the overflow scope that it shares with others, which
+    /// is returned.
+    pub(super) fn move_to_overflow<H: Host>(
+        &mut self,
+        process: &Process<H>,
+        target: Target,
+    ) -> Result<Target, TableError> {
+        let own = entry(&mut self.tables, target).ok_or(TableError::Gone)?;
+        let attempts = core::mem::take(&mut own.attempts);
+        let key = String::from_utf8_lossy(own.key()).into_owned();
         let overflow = Target {
             rule: target.rule,
-            ..self.overflow(process, target.table, now)
+            ..self.overflow(process, target.table, &key)?
         };
-        process.stats.overflow.add_one();
         self.count_attempts_of(overflow, attempts);
-        overflow
+        Ok(overflow)
     }
 
     /// Returns the limits of a request's buckets, as the worker's last draw found them less what it

@@ -39,14 +39,14 @@ impl Admission {
         now: Instant,
     ) -> Result<(), TableError> {
         let ripe = self.rounds.saturating_sub(FLUSH_AFTER_ROUNDS);
-        for _ in 0..FLUSHES_PER_ROUND {
-            match self.unreported.front() {
-                Some((_, queued)) if *queued <= ripe => {}
-                _ => break,
-            }
-            let Some((target, _)) = self.unreported.pop_front() else {
-                break;
-            };
+        let is_ripe = |(_, queued): &mut (Target, u64)| *queued <= ripe;
+        let mut left = FLUSHES_PER_ROUND;
+        while left > 0
+            && let Some((target, _)) = self.unreported.pop_front_if(is_ripe)
+        {
+            let known = entry(&mut self.tables, target);
+            let reports = known.is_some_and(|entry| entry.has_report());
+            left = left.saturating_sub(usize::from(reports));
             let settled = self.settle(process, target, now);
             // Also after a failure: an entry that says that it is in the queue must be there.
             if entry(&mut self.tables, target).is_some_and(|entry| entry.queued) {
@@ -120,8 +120,11 @@ impl Admission {
             // The slot was taken over, which none is whose bucket is not full: there is nothing to
             // give tokens back to. The attempts are those of the overflow.
             Err(TableError::Full) => {
+                self.search_failed();
+                if attempts > 0 && !self.is_overflow(target) {
+                    self.move_to_overflow(process, target)?;
+                }
                 self.settled(target, now, &part, Capacity::ZERO);
-                self.settle_without_slot(process, target, now, attempts);
             }
             // All stays as it is, for the next round.
             Err(error) => return or_later(Err(error)),
@@ -143,21 +146,5 @@ impl Admission {
             meters.settled();
         }
         entry.queued = part.attempts > 0 || entry.is_unsettled() || entry.quiet_reports > 0;
-    }
-
-    /// Counts attempts of a scope that has no slot as its rule's overflow, for which they were made as
-    /// much as the next request will be.
-    fn settle_without_slot<H: Host>(
-        &mut self,
-        process: &Process<H>,
-        target: Target,
-        now: Instant,
-        attempts: u32,
-    ) {
-        self.search_failed();
-        if attempts > 0 && !self.is_overflow(target) {
-            let overflow = self.overflow(process, target.table, now);
-            self.count_attempts_of(overflow, attempts);
-        }
     }
 }

@@ -1,9 +1,7 @@
 //! Scopes of a request: those that the worker knows, and new ones, or their rule's overflow.
 
-use tollgate_core::units::Instant;
-
-use super::draw::{idle_since, is_overflow};
-use super::{Admission, BucketId, Scopes, Target, entry};
+use super::draw::is_overflow;
+use super::{Admission, BucketId, Scopes, Target, entry, is_overflow_key};
 use crate::config::Overflow;
 use crate::host::{Host, Level};
 use crate::process::Process;
@@ -11,8 +9,9 @@ use crate::refusal::Denial;
 use crate::rules::{OVERFLOW, RuleId, Rules, scope_id};
 use crate::shared_table::TableError;
 
-/// Fruitless searches for a slot that one round of housekeeping allows. Each takes up to 32 look-ups,
-/// and a flood of unseen keys must not make every request pay for them.
+/// Fruitless searches for a place, beyond those with success, that one round of housekeeping allows.
+/// Each takes up to 32 look-ups, and a flood of unseen keys must not make every request pay for them
+/// where hardly any finds a place.
 const SEARCHES_MAX: u32 = 32;
 
 /// Place of a new scope.
@@ -35,15 +34,16 @@ impl Admission {
         Some(Target::of(rule.0, index))
     }
 
-    /// Finds or makes a place for a scope.
+    /// Finds or makes a place for a scope of a request that has the targets `others` already.
     #[cold]
     pub(crate) fn place<H: Host>(
         &mut self,
         process: &mut Process<H>,
         rule: RuleId,
         key: &str,
+        others: &[Target],
     ) -> Result<Place, TableError> {
-        let target = self.remember(process, rule.0, key)?;
+        let target = self.remember(process, rule.0, key, others)?;
         if !self.is_overflow(target) {
             return Ok(Place::Bucket(target));
         }
@@ -78,42 +78,47 @@ impl Admission {
         if let Some((rule, key)) = id.split_once('/')
             && let Some(rule) = process.rules.named(rule)
         {
-            return self.remember(process, rule.0, key);
+            return self.remember(process, rule.0, key, &[]);
         }
         let rule = process.rules.canonical(process.config.rules.first());
         self.add_tables(process.rules.len());
-        self.remember(process, rule.0, id)
+        self.remember(process, rule.0, id, &[])
     }
 
-    /// Returns the entry of a scope, or its rule's overflow if there is no room for it.
+    /// Returns the entry of a scope, or that of an overflow scope of its rule if there is no room for it.
+    /// The entries of `others` stay where they are, as do those of requests that have been decided on.
     fn remember<H: Host>(
         &mut self,
         process: &mut Process<H>,
         rule: u16,
         key: &str,
+        others: &[Target],
     ) -> Result<Target, TableError> {
         if let Some(target) = self.find(RuleId(rule), key.as_bytes()) {
             return Ok(target);
         }
-        let now = process.host.now();
         process.open()?;
-        let max = process.config.max_scopes as usize;
-        let may_search = self.searches_failed < SEARCHES_MAX;
-        if key == OVERFLOW || !may_search || !self.has_room(rule, max, now) {
-            process.stats.overflow.add_one();
-            return Ok(self.overflow(process, rule, now));
+        if is_overflow_key(key.as_bytes()) || self.searches_failed >= SEARCHES_MAX {
+            return self.share_overflow(process, rule, key);
         }
+        if !self.make_room(process.config.max_scopes as usize, others) {
+            self.search_failed();
+            return self.share_overflow(process, rule, key);
+        }
+        let now = process.host.now();
         let config = process.rules.get(rule).ok_or(TableError::Gone)?;
         let scope = scope_id(&config.name, key);
-        let slots = process.table.slots()?;
-        let slot = match slots.locate(&process.host, now, &config.policy, &slots.window(&scope)) {
-            Ok(slot) => Some(slot),
+        let (host, policy) = (&process.host, &config.policy);
+        let slot = match process.table.locate(host, now, policy, (&scope, false)) {
+            Ok(slot) => {
+                self.searches_failed = self.searches_failed.saturating_sub(1);
+                Some(slot)
+            }
             // The draw looks for a slot again.
             Err(TableError::Contention(_)) => None,
             Err(TableError::Full) => {
                 self.search_failed();
-                process.stats.overflow.add_one();
-                return Ok(self.overflow(process, rule, now));
+                return self.share_overflow(process, rule, key);
             }
             Err(error) => return Err(error),
         };
@@ -123,36 +128,56 @@ impl Admission {
         Ok(Target::of(rule, index))
     }
 
-    fn has_room(&mut self, rule: u16, max: usize, now: Instant) -> bool {
-        if self.tables.iter().map(Scopes::len).sum::<usize>() < max {
+    /// Makes room for an entry: the table with the most gives one up, or else any that has one to give.
+    fn make_room(&mut self, max: usize, others: &[Target]) -> bool {
+        let sizes = self.tables.iter().map(Scopes::len);
+        if sizes.clone().sum::<usize>() < max {
             return true;
         }
-        let scopes = self.tables.get_mut(usize::from(rule));
-        scopes.is_some_and(|scopes| scopes.evict(idle_since(now)) > 0)
+        let largest = (0..).zip(sizes).max_by_key(|(_, len)| *len);
+        let first = largest.map(|(table, _)| table);
+        let all = 0..u16::try_from(self.tables.len()).unwrap_or(u16::MAX);
+        first.into_iter().chain(all).any(|table| {
+            let stays = |index| others.iter().any(|other| other.bucket() == (table, index));
+            let scopes = self.tables.get_mut(usize::from(table));
+            scopes.is_some_and(|scopes| scopes.make_room(stays))
+        })
     }
 
-    /// Returns the entry that scopes of a rule share when no slot is left for them.
+    /// Returns the entry of the overflow scope that a scope shares with others, and counts its request.
+    fn share_overflow<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        rule: u16,
+        key: &str,
+    ) -> Result<Target, TableError> {
+        process.stats.overflow.add_one();
+        self.overflow(process, rule, key)
+    }
+
+    /// Returns the entry of the overflow scope that a scope shares with others for want of a slot.
     pub(super) fn overflow<H: Host>(
         &mut self,
         process: &Process<H>,
         rule: u16,
-        now: Instant,
-    ) -> Target {
+        key: &str,
+    ) -> Result<Target, TableError> {
+        let name = process.rules.name(rule);
         if !self.overflow_logged {
             self.overflow_logged = true;
-            let rule = process.rules.name(rule);
             let message = format!(
-                "tollgate: more scopes than max_scopes: new ones share {rule}/{OVERFLOW} (logged once)"
+                "tollgate: more scopes in use than max_scopes: new ones share {name}/{OVERFLOW}* (logged once)"
             );
             process.host.log(Level::Warn, &message);
         }
-        let key = OVERFLOW.as_bytes();
+        let number = process.table.slots()?.overflow_of(&scope_id(name, key));
+        let key = format!("{OVERFLOW}{number}");
         let scopes = self.tables.get_mut(usize::from(rule));
-        let index = scopes.map_or(0, |scopes| {
-            let known = scopes.find(key);
-            known.unwrap_or_else(|| scopes.insert(key, None, now))
-        });
-        Target::of(rule, index)
+        let scopes = scopes.ok_or(TableError::Gone)?;
+        let known = scopes.find(key.as_bytes());
+        let index =
+            known.unwrap_or_else(|| scopes.insert(key.as_bytes(), None, process.host.now()));
+        Ok(Target::of(rule, index))
     }
 
     /// Returns whether an entry has a slot or may still look for one in this round.

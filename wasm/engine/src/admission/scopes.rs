@@ -15,8 +15,11 @@ use super::meters::Meters;
 use crate::equal::equal;
 use crate::refusal::{Denial, LimitStatus};
 
-/// Entries that are looked at for eviction when a new one needs room.
+/// Entries of which the longest idle makes room for a new one, and that are looked at in each round.
 const EVICTION_SCAN: usize = 16;
+/// Entries that are looked at for one that can make room, at most. Those that came together are side by
+/// side, and may all be in use.
+const EVICTION_SCAN_MAX: usize = 1024;
 
 /// Wants of a scope from which the end of its attempts is reported. Others share what it has then.
 const QUIET_FROM: Capacity = Capacity::from_whole(20);
@@ -97,10 +100,13 @@ impl Entry {
         &self.key
     }
 
-    fn is_idle(&self, before: Instant) -> bool {
+    /// Returns whether nothing would be lost with the entry, and nobody has its index. Requests that are
+    /// decided on, or wait, keep theirs in the queue of reports.
+    fn is_idle(&self) -> bool {
         let meters = self.meters.as_ref();
-        let awaited = meters.is_some_and(|meters| meters.has_queue);
-        !self.is_unsettled() && !self.queued && !awaited && self.streams == 0 && self.seen < before
+        let has_queue = meters.is_some_and(|meters| meters.has_queue);
+        let awaited = has_queue || self.pending_until.is_some();
+        !self.is_unsettled() && !self.queued && !awaited && self.streams == 0
     }
 
     /// Returns whether there is something that the shared table should be told.
@@ -109,6 +115,11 @@ impl Entry {
         self.attempts > 0
             || self.cache.left() > Tokens::ZERO
             || meters.is_some_and(|meters| meters.is_unsettled())
+    }
+
+    /// Returns whether the next report costs a look at the shared table.
+    pub(crate) fn has_report(&self) -> bool {
+        self.is_unsettled() || self.quiet_reports > 0 || self.meters.is_some()
     }
 
     /// Notes that attempts were counted for a scope that wants `wants` in all.
@@ -191,19 +202,45 @@ impl Scopes {
     pub(crate) fn evict(&mut self, before: Instant) -> usize {
         let mut evicted: usize = 0;
         for _ in 0..EVICTION_SCAN.min(self.entries.len()) {
-            let index = self.hand;
-            self.hand = self
-                .hand
-                .saturating_add(1)
-                .checked_rem(self.entries.len())
-                .unwrap_or(0);
-            let idle = self.entries.get(index).and_then(Option::as_ref);
-            if idle.is_some_and(|entry| entry.is_idle(before)) {
+            let index = self.next_look();
+            if self.idle_since(index).is_some_and(|since| since < before) {
                 self.remove(index);
                 evicted = evicted.saturating_add(1);
             }
         }
         evicted
+    }
+
+    /// Forgets the longest idle of some entries, but none that `stays`. False if none of those that are
+    /// looked at is idle.
+    pub(crate) fn make_room(&mut self, stays: impl Fn(u32) -> bool) -> bool {
+        let mut longest: Option<(Instant, usize)> = None;
+        for looks in 0..EVICTION_SCAN_MAX.min(self.entries.len()) {
+            if looks >= EVICTION_SCAN && longest.is_some() {
+                break;
+            }
+            let index = self.next_look();
+            let since = self.idle_since(index).filter(|_| !stays(index as u32));
+            let idle = since.map(|since| (since, index));
+            longest = longest.into_iter().chain(idle).min();
+        }
+        if let Some((_, index)) = longest {
+            self.remove(index);
+        }
+        longest.is_some()
+    }
+
+    fn next_look(&mut self) -> usize {
+        let index = self.hand;
+        let next = index.saturating_add(1);
+        self.hand = next.checked_rem(self.entries.len()).unwrap_or(0);
+        index
+    }
+
+    /// Returns when an entry was last used, if nothing would be lost with it.
+    fn idle_since(&self, index: usize) -> Option<Instant> {
+        let entry = self.entries.get(index)?.as_ref()?;
+        entry.is_idle().then_some(entry.seen)
     }
 
     fn remove(&mut self, index: usize) {

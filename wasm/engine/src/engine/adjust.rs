@@ -58,7 +58,8 @@ impl<H: Host> Engine<H> {
         key: &str,
         mut change: impl FnMut(&mut Self, Target) -> Result<(), TableError>,
     ) -> Result<(), TableError> {
-        let Place::Bucket(target) = self.admission.place(&mut self.process, rule, key)? else {
+        let place = self.admission.place(&mut self.process, rule, key, &[])?;
+        let Place::Bucket(target) = place else {
             return Ok(());
         };
         // First, for it brings the terms that name the canonical scope.

@@ -58,7 +58,12 @@ impl<H: Host> Engine<H> {
             or_later(process.table.heartbeat(&process.host, own))?;
         }
         self.count_waiting(now);
-        or_later(self.admission.flush(&mut self.process, now))?;
+        let flushed = or_later(self.admission.flush(&mut self.process, now));
+        for request in self.queues.requests() {
+            self.admission.keep(request);
+        }
+        flushed?;
+        self.sync.release_of_lost_slots(&mut self.process);
         self.sync.expire_calls(&mut self.process, now);
         let led = or_later(self.sync.lead(&mut self.process, now));
         self.take_answers(now);

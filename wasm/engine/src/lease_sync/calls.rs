@@ -11,10 +11,11 @@ use tollgate_core::lease::{LeaseRequest, ResourceId, Unit};
 use tollgate_core::message::{Refresh, Release, ScopeRefresh};
 use tollgate_core::units::Instant;
 
-use super::{CallBudget, LeaseSync, Releases, Upstream, Upstreams};
+use super::{CallBudget, LeaseSync, Upstream, Upstreams};
 use crate::admission::SlotMessages;
 use crate::host::{Call, Host};
 use crate::process::Process;
+use crate::shared_table::Releases;
 
 /// The most scopes in a call; the coordinator accepts twice as many.
 pub(super) const SCOPES_PER_CALL: usize = 500;

@@ -10,26 +10,33 @@
 //! Two workers that claim different slots for one scope at the same moment find out: a worker that
 //! has claimed one looks through the window again, and of two slots the one that is probed first
 //! stays.
+//!
+//! Where all slots of a window are in use, one goes to the newcomer whose scope holds nothing but
+//! leases, which are released then: that of the least [worth](ScopeState::worth).
 
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
-use tollgate_core::client::{Policy, ScopeState};
-use tollgate_core::lease::{ClientId, ClientRun, IdError, Run};
+use tollgate_core::client::{Policy, ScopeState, Worth};
+use tollgate_core::lease::{ClientId, ClientRun, IdError, ResourceId, Run};
 use tollgate_core::units::Instant;
 
 use super::TableError;
 use super::codec::ProcessRecord;
-use super::slot_store::{SlotStore, TRIES, read};
+use super::slot_store::{Contents, SlotStore, TRIES, read};
 use crate::host::{ABSENT, Cas, Host, HostError, Written};
 
 /// The slots that a scope may be in. With 90 % of all slots taken, one scope in thirty finds none
 /// among 32.
 const PROBES: u32 = 32;
-/// Slots beside the table for the scopes that rules share when the table is full; more than a
-/// configuration has rules, since configurations change.
-pub(crate) const OVERFLOW_SLOTS: u32 = 64;
+/// Overflow scopes of a rule. Each has the limit of one scope, so with many of them a flood of keys
+/// leaves something for others; each costs a slot and, in each worker, an entry.
+const OVERFLOW_SCOPES: u64 = 256;
+/// Slots beside the table for overflow scopes: enough for those of four rules at once, and for a few
+/// of each of many.
+pub(crate) const OVERFLOW_SLOTS: u32 = 1024;
 /// The longest node id that goes into the client id, in bytes.
 const NODE_LEN_MAX: usize = 200;
 
@@ -54,19 +61,38 @@ pub(crate) struct Window<'a> {
     step: u32,
 }
 
-/// A slot and the version to replace it with.
+/// Slot of a scope.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Located {
+    pub(crate) slot: u32,
+    /// Leases of the scope that had it before, which are not used any more.
+    pub(crate) releases: Releases,
+}
+
+/// Leases to give back, each with the sequence of its last request.
+pub(crate) type Releases = Vec<(ResourceId, u64)>;
+
+/// A slot that may be claimed, and the version to replace it with.
 struct Place {
     slot: u32,
     cas: Cas,
+    vacancy: Vacancy,
+}
+
+/// Slot without an owner, or with one that can do without it.
+struct Vacancy {
+    /// Worth of the owner; none if there is no owner, or nothing at all would be lost with it.
+    worth: Option<Worth>,
+    releases: Releases,
 }
 
 /// Finding of a probe in one slot.
 enum Found {
     /// The scope that is looked for.
     Own,
-    /// A scope that has something to lose.
+    /// A scope that has something to lose, or is worth more than another that was found.
     Taken,
-    Free,
+    Open(Vacancy),
 }
 
 // === impl SlotTable ===
@@ -134,19 +160,30 @@ impl SlotTable {
         now: Instant,
         policy: &Policy,
         window: &Window<'_>,
-    ) -> Result<u32, TableError> {
+    ) -> Result<Located, TableError> {
         for _ in 0..TRIES {
-            let (mine, free) = self.probe(host, now, window)?;
+            let (mine, place) = self.probe(host, now, window)?;
             if let Some(slot) = mine {
-                return Ok(slot);
+                let releases = Vec::new();
+                return Ok(Located { slot, releases });
             }
-            let Place { slot, cas } = free.ok_or(TableError::Full)?;
+            let Place { slot, cas, vacancy } = place.ok_or(TableError::Full)?;
             let new = (window.scope, ScopeState::new(now, policy));
+            // It still has the state that was looked at, or is not replaced.
             if self.store(host).replace(slot, Some(new), cas)? == Written::Stored {
-                return self.confirm(host, window, slot);
+                let slot = self.confirm(host, window, slot)?;
+                let releases = vacancy.releases;
+                return Ok(Located { slot, releases });
             }
         }
         Err(TableError::Contention("claim"))
+    }
+
+    /// Returns which of a rule's overflow scopes `scope` shares. Seeded by the process, so that none can
+    /// choose whom it meets.
+    pub(crate) fn overflow_of(&self, scope: &str) -> u64 {
+        let hash = self.hash_of(scope);
+        hash.checked_rem(OVERFLOW_SCOPES).unwrap_or(0)
     }
 
     /// The slot of `scope`, of those of its own and those for what others share, if it has one.
@@ -244,32 +281,31 @@ impl SlotTable {
         Err(TableError::Contention("record"))
     }
 
-    /// The scope's own slot, and the first one it could have.
+    /// The scope's own slot, and the best one it could have: the first that is free, else the one whose
+    /// scope is worth least.
     fn probe<H: Host>(
         &self,
         host: &H,
         now: Instant,
         window: &Window<'_>,
     ) -> Result<(Option<u32>, Option<Place>), HostError> {
-        let mut free = None;
+        let mut best: Option<Place> = None;
         for slot in window.slots() {
-            let (found, cas) = self.store(host).look(slot, |known| match known.whole() {
-                Some((owner, _)) if owner == window.scope => Found::Own,
-                Some((_, scope_state)) if !scope_state.is_reusable(now) => Found::Taken,
-                _ => Found::Free,
+            let found_before = best.as_ref().map(|place| place.vacancy.worth);
+            let (found, cas) = self.store(host).look(slot, |known| {
+                appraise(known, now, window.scope, found_before)
             })?;
             match found {
                 Found::Own => return Ok((Some(slot), None)),
-                Found::Taken => continue,
-                Found::Free => {}
+                Found::Taken => {}
+                Found::Open(vacancy) => best = Some(Place { slot, cas, vacancy }),
             }
-            free.get_or_insert(Place { slot, cas });
             if cas == ABSENT {
                 // Claimed in order and never emptied: nothing of this scope can come after.
                 break;
             }
         }
-        Ok((None, free))
+        Ok((None, best))
     }
 
     /// Returns the slot that stays if the scope has got a second one meanwhile: the one probed first.
@@ -299,9 +335,7 @@ impl SlotTable {
 
     /// The slots that `scope` may be in, of the `len` slots from `base`.
     fn part<'a>(&self, scope: &'a str, base: u32, len: u32) -> Window<'a> {
-        let mut hasher = self.hash.build_hasher();
-        hasher.write(scope.as_bytes());
-        let hash = hasher.finish();
+        let hash = self.hash_of(scope);
         // All probes together go around the table once at most, so that none comes twice.
         let stride = len.checked_div(PROBES).unwrap_or(0).max(1);
         let step = ((hash >> 32) as u32).checked_rem(stride).unwrap_or(0);
@@ -312,6 +346,12 @@ impl SlotTable {
             start: hash as u32,
             step: step.saturating_add(1),
         }
+    }
+
+    fn hash_of(&self, scope: &str) -> u64 {
+        let mut hasher = self.hash.build_hasher();
+        hasher.write(scope.as_bytes());
+        hasher.finish()
     }
 
     fn store<'a, H>(&'a self, host: &'a H) -> SlotStore<'a, H> {
@@ -336,6 +376,42 @@ impl Window<'_> {
 }
 
 // === free functions ===
+
+/// Judges what is in a slot for `scope`, by the worth of the best that was found before.
+fn appraise(
+    known: Contents<'_>,
+    now: Instant,
+    scope: &str,
+    before: Option<Option<Worth>>,
+) -> Found {
+    let has_free = before == Some(None);
+    if has_free && known.scope() != Some(scope) {
+        return Found::Taken;
+    }
+    let vacant = |releases, worth| Found::Open(Vacancy { worth, releases });
+    let Some((owner, state)) = known.whole() else {
+        return match has_free {
+            true => Found::Taken,
+            false => vacant(Vec::new(), None),
+        };
+    };
+    if owner == scope {
+        return Found::Own;
+    }
+    if state.is_reusable(now) {
+        return vacant(Vec::new(), None);
+    }
+    let worth = state.worth(now);
+    if worth.is_none() || before.is_some_and(|before| worth >= before) {
+        return Found::Taken;
+    }
+    let owner: Arc<str> = owner.into();
+    let releases = state.releases(now).map(|(unit, sequence)| {
+        let scope = owner.clone();
+        (ResourceId { scope, unit }, sequence)
+    });
+    vacant(releases.collect(), worth)
+}
 
 /// `<node id>/<random>`, in the incarnation of the same random number; the node id is narrowed to
 /// what an id may have.

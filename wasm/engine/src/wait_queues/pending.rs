@@ -60,6 +60,12 @@ impl PendingRequests {
         self.requests.push_back(pending);
     }
 
+    /// Returns the requests that are held.
+    pub(super) fn requests(&self) -> impl Iterator<Item = &Request> {
+        let pending = self.requests.iter();
+        pending.map(|pending| &pending.waiting.request)
+    }
+
     /// Forgets the request of a stream that has ended.
     pub(crate) fn leave(&mut self, stream: u32) {
         let others = |pending: &PendingRequest| pending.waiting.stream() != stream;

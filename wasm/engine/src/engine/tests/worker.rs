@@ -186,10 +186,12 @@ impl Worker {
         self.carry_out();
     }
 
-    /// Answers every call that is open with `capacity`.
+    /// Answers every refresh that is open with `capacity`.
     pub(super) fn answer(&mut self, capacity: f64) {
         while let Some((token, call)) = self.process.take_call() {
-            self.handle_answer(token, call.lend(capacity));
+            if call.is_refresh() {
+                self.handle_answer(token, call.lend(capacity));
+            }
         }
     }
 

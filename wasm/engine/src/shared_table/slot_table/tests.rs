@@ -5,7 +5,9 @@ use std::rc::Rc;
 use super::*;
 use crate::codec;
 use crate::testing::{FakeHost, FakeProcess};
-use tollgate_core::units::Tokens;
+use tollgate_core::client::LeaseMessage;
+use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin, UnitAnswer};
+use tollgate_core::units::{Capacity, Tokens};
 
 const FRESH: ProcessRecord = ProcessRecord {
     random: 0x1234_5678_9abc_def0_1122_3344,
@@ -52,12 +54,12 @@ fn open(
 
 impl Setup {
     fn locate(&self, scope: &str) -> Result<u32, TableError> {
-        self.table.locate(
-            &self.host,
-            self.host.now(),
-            &self.policy,
-            &self.table.window(scope),
-        )
+        Ok(self.locate_in(&self.table.window(scope))?.slot)
+    }
+
+    fn locate_in(&self, window: &Window<'_>) -> Result<Located, TableError> {
+        let now = self.host.now();
+        self.table.locate(&self.host, now, &self.policy, window)
     }
 
     /// Uses the scope's slot, so that no other can take it over.
@@ -69,6 +71,39 @@ impl Setup {
             scope_state.requests.draw(now, &self.policy, Tokens::ONE, 1);
         })?;
         Ok(slot)
+    }
+
+    /// Lends a scope as much as it asks for.
+    fn lend(&self, slot: u32, scope: &str) {
+        let (now, policy) = (self.host.now(), &self.policy);
+        let lent = self.table.update(&self.host, slot, scope, |scope_state| {
+            for (unit, message) in scope_state.ask(now, policy) {
+                let LeaseMessage::Refresh(request) = message else {
+                    panic!("{message:?}");
+                };
+                let capacity = Capacity::from_whole(10);
+                let lease = LeaseTerms {
+                    capacity,
+                    burst: Tokens::from_whole(10),
+                    duration: Duration::from_secs(60),
+                    fingerprint: 1,
+                };
+                let answer = Answer {
+                    lease: Some(lease),
+                    refresh_interval: Duration::from_secs(5),
+                    safe: None,
+                    capacity,
+                };
+                let sequence = request.sequence;
+                let answer = UnitAnswer {
+                    unit,
+                    sequence,
+                    answer,
+                };
+                scope_state.handle_answer(now, policy, Origin::alone(Epoch(1)), &answer);
+            }
+        });
+        assert_eq!(lent, Ok(()));
     }
 }
 
@@ -141,15 +176,9 @@ fn every_slot_of_a_small_table_is_used_and_then_it_is_full() {
             setup.locate_and_wake(&format!("tenant/{n}")).unwrap();
         }
         assert_eq!(setup.locate("tenant/one-more"), Err(TableError::Full));
-        let now = setup.host.now();
-        let overflow = "tenant/~overflow";
-        let shared = setup.table.locate(
-            &setup.host,
-            now,
-            &setup.policy,
-            &setup.table.overflow_window(overflow),
-        );
-        assert!((slots..slots + OVERFLOW_SLOTS).contains(&shared.unwrap()));
+        let window = setup.table.overflow_window("tenant/~overflow-0");
+        let shared = setup.locate_in(&window).unwrap().slot;
+        assert!((slots..slots + OVERFLOW_SLOTS).contains(&shared));
     }
 }
 
@@ -180,6 +209,55 @@ fn an_idle_slot_is_taken_over_and_its_old_scope_finds_out() {
         let old = setup.table.update(&setup.host, slot, "tenant/old", |_| ());
         assert_eq!(old, Err(TableError::Gone));
     }
+}
+
+#[test]
+fn of_slots_whose_scopes_hold_nothing_the_least_worth_goes_and_its_leases_are_released() {
+    for setup in setups(3) {
+        // In an order that is not that of their use.
+        for (name, lease) in [("c", true), ("b", true), ("a", false)] {
+            let scope = format!("tenant/{name}");
+            let slot = setup.locate_and_wake(&scope).unwrap();
+            if lease {
+                setup.lend(slot, &scope);
+            }
+            setup.process.advance(Duration::from_secs(1));
+        }
+        let newcomer = |n: u32| {
+            let scope = format!("tenant/new-{n}");
+            let located = setup.locate_in(&setup.table.window(&scope));
+            located.map(|located| {
+                // It holds something from now on.
+                setup.locate_and_wake(&scope).unwrap();
+                let releases = located.releases.into_iter();
+                releases.map(|(id, _)| id.scope.to_string()).collect()
+            })
+        };
+        assert_eq!(newcomer(0), Ok(Vec::new()), "a has no lease");
+        assert_eq!(newcomer(1), Ok(vec!["tenant/c".to_owned()]));
+        assert_eq!(newcomer(2), Ok(vec!["tenant/b".to_owned()]));
+        assert_eq!(newcomer(3), Err(TableError::Full));
+    }
+}
+
+#[test]
+fn a_slot_that_is_used_again_before_it_is_taken_stays() {
+    let setup = setup(1);
+    let slot = setup.locate_and_wake("tenant/a").unwrap();
+    setup.process.advance(Duration::from_secs(1));
+    let key = format!("tollgate.c.slot.{slot}");
+    *setup.process.intruder.borrow_mut() = Some(Box::new(move |process| {
+        let bytes = process.get(&key).unwrap();
+        let (scope, mut scope_state) = codec::decode_slot(&bytes).unwrap();
+        let now = Instant::from_nanos(process.now.get());
+        let cost = Tokens::from_whole(5);
+        scope_state
+            .requests
+            .draw_at_once(now, &Policy::default(), cost, 1);
+        process.set(&key, &codec::encode_slot(scope, &scope_state), 0);
+    }));
+    assert_eq!(setup.locate("tenant/b"), Err(TableError::Full));
+    assert_eq!(setup.locate("tenant/a"), Ok(slot));
 }
 
 #[test]
@@ -280,10 +358,9 @@ fn a_scope_is_found_where_it_is_and_no_other_is() {
             assert_eq!(find(&name), slot);
         }
         assert_eq!(find("tenant/unseen"), None);
-        let (now, overflow) = (setup.host.now(), "tenant/~overflow");
-        let window = setup.table.overflow_window(overflow);
-        let shared = setup.table.locate(&setup.host, now, &setup.policy, &window);
-        assert_eq!(find(overflow), shared.ok());
+        let overflow = "tenant/~overflow-0";
+        let shared = setup.locate_in(&setup.table.overflow_window(overflow));
+        assert_eq!(find(overflow), shared.ok().map(|shared| shared.slot));
     }
 }
 

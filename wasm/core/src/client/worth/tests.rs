@@ -1,0 +1,149 @@
+use std::vec::Vec;
+
+use super::*;
+use crate::client::{LeaseMessage, Policy, WorkerUsage};
+use crate::lease::{Answer, Epoch, LeaseTerms, Origin, UnitAnswer};
+use crate::units::{Capacity, Tokens};
+
+fn at(ms: u64) -> Instant {
+    Instant::from_nanos(1_000_000_000_000).saturating_add(Duration::from_millis(ms))
+}
+
+/// An answer that lends `gets` of a `whole` capacity.
+fn answer(gets: u64, whole: u64) -> Answer {
+    Answer {
+        lease: Some(LeaseTerms {
+            capacity: Capacity::from_whole(gets),
+            burst: Tokens::from_whole(gets),
+            duration: Duration::from_secs(10),
+            fingerprint: 1,
+        }),
+        refresh_interval: Duration::from_millis(100),
+        safe: None,
+        capacity: Capacity::from_whole(whole),
+    }
+}
+
+/// Sends what is due, and applies `answer` to it.
+fn ask(state: &mut ScopeState, now: Instant, answer: Answer) {
+    let policy = Policy::default();
+    for (unit, message) in state.ask(now, &policy) {
+        let LeaseMessage::Refresh(request) = message else {
+            panic!("{message:?}");
+        };
+        let answer = UnitAnswer {
+            unit,
+            sequence: request.sequence,
+            answer,
+        };
+        state.handle_answer(now, &policy, Origin::alone(Epoch(1)), &answer);
+    }
+}
+
+fn attempt(state: &mut ScopeState, now: Instant, cost: u64) {
+    let cost = Tokens::from_whole(cost);
+    state.requests.count(now, 1);
+    state
+        .requests
+        .draw_at_once(now, &Policy::default(), cost, 1);
+}
+
+/// A scope with a lease of 100 per second that is full.
+fn leased() -> ScopeState {
+    let mut state = ScopeState::new(at(0), &Policy::default());
+    state.requests.count(at(0), 1);
+    state
+        .requests
+        .draw(at(0), &Policy::default(), Tokens::ONE, 1);
+    ask(&mut state, at(0), answer(100, 100));
+    state
+}
+
+#[test]
+fn a_bucket_that_is_not_full_is_worth_its_slot() {
+    let mut state = leased();
+    assert!(state.worth(at(0)).is_some());
+    attempt(&mut state, at(0), 10);
+    assert_eq!(state.worth(at(99)), None);
+    assert!(state.worth(at(100)).is_some());
+}
+
+#[test]
+fn a_scope_whose_first_lease_is_awaited_or_that_is_about_to_grow_is_worth_its_slot() {
+    let mut state = ScopeState::new(at(0), &Policy::default());
+    assert!(state.worth(at(0)).is_some(), "never used");
+    state.requests.count(at(0), 1);
+    state
+        .requests
+        .draw(at(0), &Policy::default(), Tokens::ONE, 1);
+    assert_eq!(state.worth(at(49)), None);
+    assert!(state.worth(at(50)).is_some(), "none are held any more");
+    ask(&mut state, at(50), answer(0, 100));
+    assert_eq!(state.worth(at(60)), None, "others are to give back");
+}
+
+#[test]
+fn a_lease_that_has_expired_is_settled_before_it_is_judged() {
+    let mut state = leased();
+    assert!(state.worth(at(9_999)).is_some());
+    // By the old rate it would be full at once, though none of it is leased.
+    assert_eq!(state.worth(at(10_000)), None);
+    attempt(&mut state, at(10_000), 5);
+    assert_eq!(state.worth(at(10_499)), None);
+    assert!(state.worth(at(10_500)).is_some());
+}
+
+#[test]
+fn those_without_a_lease_go_first_and_then_the_longest_idle() {
+    let (long, mut lately) = (leased(), leased());
+    attempt(&mut lately, at(10), 1);
+    let without = ScopeState::new(at(900), &Policy::default());
+    let mut worths = [&lately, &long, &without].map(|state| state.worth(at(1000)));
+    worths.sort_unstable();
+    let order = [&without, &long, &lately].map(|state| state.worth(at(1000)));
+    assert_eq!(worths, order);
+    assert!(order.iter().all(Option::is_some));
+}
+
+#[test]
+fn bytes_and_permits_count_as_well() {
+    let policy = Policy::default();
+    let mut state = leased();
+    state.set_terms(at(0), &policy, &[Unit::RequestBytes], None);
+    assert_eq!(state.worth(at(999)), None, "a stream may go on");
+    assert!(state.worth(at(1000)).is_some());
+    let owed = Tokens::from_whole(5 << 20);
+    if let Some(bytes) = state.rate_mut(Unit::RequestBytes) {
+        bytes.pay(at(0), &policy, 1, owed);
+    }
+    assert_eq!(state.worth(at(4999)), None, "a debt");
+    assert!(state.worth(at(5000)).is_some());
+
+    let mut state = leased();
+    state.set_terms(at(0), &policy, &[Unit::Concurrency], None);
+    let usage = WorkerUsage {
+        worker: 1,
+        ..WorkerUsage::default()
+    };
+    let limiter = state.concurrency.as_mut().unwrap();
+    limiter.draw(at(0), &policy, &usage, 1, false);
+    assert_eq!(state.worth(at(1000)), None, "a permit");
+    let limiter = state.concurrency.as_mut().unwrap();
+    limiter.report(at(1000), &usage);
+    assert!(state.worth(at(1000)).is_some());
+}
+
+#[test]
+fn leases_are_released_with_the_sequence_of_their_request() {
+    let mut state = leased();
+    let releases = |state: &ScopeState, ms| state.releases(at(ms)).collect::<Vec<_>>();
+    assert_eq!(releases(&state, 0), [(Unit::Requests, at(0).as_nanos())]);
+    ask(&mut state, at(100), answer(100, 100));
+    assert_eq!(
+        releases(&state, 200),
+        [(Unit::Requests, at(100).as_nanos())]
+    );
+    assert_eq!(releases(&state, 10_100), [], "none is left");
+    let never = ScopeState::new(at(0), &Policy::default());
+    assert_eq!(releases(&never, 0), []);
+}
