@@ -298,6 +298,12 @@ bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build native
     cargo build {{ native }} --release --bin tollgate --bin bench-proxy
     {{ target }}/release/bench-proxy "$@"
 
+# Measure a site with many rare tenants, all within their limits: refused, latency, memory, the coordinator's share; the table of docs/benchmarks.md
+[positional-arguments]
+bench-visitors *ARGS: _setup-system _setup-targets _setup-envoy build native
+    cargo build {{ native }} --release --bin tollgate --bin bench-visitors
+    {{ target }}/release/bench-visitors "$@"
+
 # Measure refreshes per second of a coordinator on one core: 10 to 100 000 clients, and bulk calls; --cluster: three with three shards; --decisions: Envoy's rate limit service, saturated and at fixed rates
 [positional-arguments]
 bench-coordinator *ARGS: _setup-protoc _setup-etcd

@@ -2,8 +2,9 @@
 
 use std::env;
 use std::path::Path;
+use std::str::FromStr;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 use serde_json::{Value, json};
 
 use crate::artifact;
@@ -35,10 +36,21 @@ impl Build {
     /// # Errors
     /// When the variable says anything else.
     pub fn under_test() -> Result<Self> {
-        match env::var(BUILD).as_deref() {
-            Err(_) | Ok("wasm") => Ok(Self::Wasm),
-            Ok("native") => Ok(Self::Native),
-            Ok(other) => bail!("{BUILD} is {other:?}: must be wasm or native"),
+        match env::var(BUILD) {
+            Err(_) => Ok(Self::Wasm),
+            Ok(name) => name.parse().context(BUILD),
+        }
+    }
+}
+
+impl FromStr for Build {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "wasm" => Ok(Self::Wasm),
+            "native" => Ok(Self::Native),
+            other => bail!("{other:?} is no build: must be wasm or native"),
         }
     }
 }
