@@ -27,6 +27,7 @@ pub mod name;
 pub mod quantity;
 mod resolve;
 mod resolver;
+pub mod scope_kinds;
 pub mod spec;
 pub mod store;
 pub mod template;

@@ -130,6 +130,7 @@ impl Call {
             safe_capacity: None,
             capacity,
             unlimited: false,
+            burst: Some(capacity),
         };
         let scope = |asked: &v1::ScopeRequest| v1::ScopeResponse {
             scope: asked.scope.clone(),
@@ -139,6 +140,7 @@ impl Call {
             limited: asked.units.iter().map(|unit| unit.unit).collect(),
             epoch: 0,
             shard: 0,
+            usual: false,
         };
         let response = v1::RefreshResponse {
             epoch: 1,

@@ -362,6 +362,7 @@ fn answer(asked: &v1::RefreshRequest, input: &mut Input<'_>) -> v1::RefreshRespo
             safe_capacity: (input.byte() == 1).then(|| float(input)),
             capacity: float(input),
             unlimited: input.byte() == 1,
+            burst: (input.byte() == 1).then(|| float(input)),
         };
         let answers = scope.units.iter().map(unit).collect();
         v1::ScopeResponse {
@@ -375,6 +376,7 @@ fn answer(asked: &v1::RefreshRequest, input: &mut Input<'_>) -> v1::RefreshRespo
             limited: limited.clone(),
             epoch: u64::from(input.byte() / 64),
             shard: u32::from(input.byte() / 64),
+            usual: input.byte() == 1,
         }
     });
     v1::RefreshResponse {

@@ -17,6 +17,7 @@ mod coordinators;
 mod envoy_lost;
 mod examples;
 mod fairness;
+mod fallback;
 mod final_cost;
 mod groups;
 mod grpc;

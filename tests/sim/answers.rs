@@ -61,6 +61,7 @@ impl Answering<'_> {
             scope: asked.scope.clone(),
             canonical: self.resource.scope.clone(),
             limited: own.then_some(self.resource.unit).into_iter().collect(),
+            usual: false,
             origin: self.origin,
             outcome: outcome.map_err(|error| ScopeError {
                 code: ABORTED,

@@ -4,7 +4,9 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tollgate_core::client::{ConcurrencyLimiter, LeaseState, Policy, RateLimiter, ScopeState};
+use tollgate_core::client::{
+    ConcurrencyLimiter, KnownLimit, LeaseState, Policy, RateLimiter, ScopeState,
+};
 use tollgate_core::lease::{ClientId, ClientRun, ResourceId, Run, Unit};
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Capacity, Instant, MICRO};
@@ -50,8 +52,8 @@ pub(crate) struct Process {
     /// Tokens that were spent since the last look of a law.
     pub(crate) admitted: u64,
     pub(crate) admitted_total: u64,
-    /// The safe capacity of the last answer that was applied.
-    pub(crate) safe_sent: Option<Capacity>,
+    /// The limit of the last answer that was applied and told one.
+    pub(crate) limit_sent: Option<KnownLimit>,
     /// The first broken invariant that its workers saw.
     pub(crate) broken: Option<String>,
     /// Tokens that were owed and need not be paid, since the last look of a law.
@@ -97,7 +99,7 @@ impl Process {
             mute_until: now,
             admitted: 0,
             admitted_total: 0,
-            safe_sent: None,
+            limit_sent: None,
             broken: None,
             forgiven: 0.0,
             together: 0,
@@ -262,7 +264,7 @@ impl Process {
         self.forgiven += std::mem::take(&mut seen.forgiven);
         self.together += std::mem::take(&mut seen.together);
         self.debt_cut |= std::mem::take(&mut seen.debt_cut);
-        self.safe_sent = seen.safe_sent;
+        self.limit_sent = seen.limit_sent;
         self.broken.clone_from(&seen.broken);
         let applied = std::mem::take(&mut seen.applied) > 0;
         drop(seen);
@@ -303,10 +305,18 @@ impl Process {
         }
     }
 
-    /// Returns the safe capacity in force: the one last sent to this process, else its own.
+    /// Returns the safe capacity in force: the one last sent to this process, else its own, but no
+    /// more than the limit.
     pub(crate) fn safe(&self) -> Capacity {
-        self.safe_sent
-            .unwrap_or_else(|| self.policy.safe_of(self.unit()))
+        let sent = self.limit_sent.and_then(|limit| limit.safe);
+        let safe = sent.unwrap_or_else(|| self.policy.safe_of(self.unit()));
+        safe.min(self.limit())
+    }
+
+    /// Returns the limit that was last sent to this process.
+    pub(crate) fn limit(&self) -> Capacity {
+        self.limit_sent
+            .map_or(Capacity::UNLIMITED, |limit| limit.capacity)
     }
 
     /// Returns its wants, or zero if it has only just begun to ask.

@@ -7,6 +7,8 @@ use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use tollgate_core::lease::Unit;
 use tollgate_core::limit::Limit;
 
+use super::scope_kinds::ScopeKinds;
+
 /// Characters that make a `match` a glob.
 pub const GLOB_CHARACTERS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
@@ -38,6 +40,7 @@ pub struct LimitTable {
     globs: GlobSet,
     by_glob: Vec<MatchedLimits>,
     rest: Option<MatchedLimits>,
+    kinds: ScopeKinds,
 }
 
 /// Limits and their `match`.
@@ -124,9 +127,13 @@ impl LimitTable {
                 limits: Arc::new(limits),
             };
             match pattern {
-                Pattern::Exact => drop(table.exact.insert(text.into(), matched)),
+                Pattern::Exact => {
+                    table.kinds.add_exact(text);
+                    table.exact.insert(text.into(), matched);
+                }
                 Pattern::Glob(glob) => {
                     globs.add(glob);
+                    table.kinds.add_glob(text);
                     table.by_glob.push(matched);
                 }
                 Pattern::Rest => table.rest = Some(matched),
@@ -165,6 +172,11 @@ impl LimitTable {
     /// The scopes with limits by their exact ids, in no order.
     pub fn exact_scopes(&self) -> impl Iterator<Item = &str> {
         self.exact.keys().map(AsRef::as_ref)
+    }
+
+    /// The kinds of scopes that they are about.
+    pub fn kinds(&self) -> &ScopeKinds {
+        &self.kinds
     }
 
     /// All of them: exact ids by name, then globs in the order of the file, then `*`.

@@ -1,7 +1,7 @@
 //! Resolution of a scope: its own limits, its group's, and the bucket that it shares.
 
 use std::num::NonZeroU32;
-use std::ops::Deref;
+use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
 use tollgate_core::lease::Unit;
@@ -24,6 +24,9 @@ pub struct ResolvedScope {
     pub own: Option<OwnLimits>,
     /// Its membership in the group from whose pool it borrows.
     pub member: Option<GroupMembership>,
+    /// Whether the limit of its requests is that of all scopes of its kind, but for those that are
+    /// named one by one; without a limit, whether no scope of its kind has one.
+    pub usual: bool,
 }
 
 /// Limits of a scope, and their origin.
@@ -102,13 +105,49 @@ impl Catalog {
         };
         let of_group = shared.as_ref().map(|shared| &**shared.group.limits());
         let of_own = own.as_ref().map(|own| &*own.limits);
+        let usual = shared.is_none() && self.is_usual(scope, own.as_ref());
         ResolvedScope {
             scope: scope.clone(),
             canonical,
             limited: limited([of_own, of_group]),
             own,
             member,
+            usual,
         }
+    }
+
+    /// Whether the limit of requests of `scope`, which shares no group, is the usual one of its kind.
+    fn is_usual(&self, scope: &str, own: Option<&OwnLimits>) -> bool {
+        let (limits, kind) = (&self.file.limits, scope.split_once('/'));
+        let Some((kind, _)) = kind.filter(|(kind, _)| limits.kinds().is_uniform(kind)) else {
+            return false;
+        };
+        let by_override = own.is_some_and(|own| matches!(own.source, LimitSource::Override(_)));
+        if by_override || limits.exact(scope).is_some() {
+            return false;
+        }
+        let requests = own.and_then(|own| own.limits.get(Unit::Requests));
+        let limited = requests.is_some_and(|limit| !limit.capacity.is_unlimited());
+        limited || !limits.kinds().has_named(kind) && !self.names_any(kind)
+    }
+
+    /// Whether groups, attachments or overrides are about scopes of `kind`.
+    fn names_any(&self, kind: &str) -> bool {
+        let attached = |kind| !self.file.attached(kind).is_empty() || !self.stored(kind).is_empty();
+        let grouped = match kind {
+            "group" => !self.file.groups.is_empty() || !self.groups.is_empty(),
+            "tenant" => attached(MemberKind::Tenant),
+            "namespace" => attached(MemberKind::Tenant) || attached(MemberKind::Namespace),
+            _ => false,
+        };
+        let start = format!("{kind}/");
+        let mut overrides = self
+            .overrides
+            .range::<str, _>((Bound::Included(&*start), Bound::Unbounded));
+        grouped
+            || overrides
+                .next()
+                .is_some_and(|(scope, _)| scope.starts_with(&start))
     }
 
     /// The scope that decides about the shard of `scope`: a pool must be whole in one shard, so its
@@ -215,6 +254,7 @@ impl ResolvedScope {
                 group,
                 weight: NonZeroU32::MIN,
             }),
+            usual: false,
         }
     }
 

@@ -208,6 +208,8 @@ impl Driver {
             scope: resolved.scope.clone(),
             canonical,
             limited,
+            // A parent may limit what has no limit here.
+            usual: parent.is_none() && resolved.usual,
             origin: self.origin,
             outcome: outcome.map_err(|error| {
                 self.metrics.count_fault(error.fault());

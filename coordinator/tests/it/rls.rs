@@ -122,7 +122,7 @@ fn given_back(descriptor: RateLimitDescriptor, count: u64) -> RateLimitDescripto
 }
 
 /// Whether a status tells of the safe capacity of a node without a lease.
-pub(crate) fn has_fallback(status: &DescriptorStatus) -> bool {
+fn has_fallback(status: &DescriptorStatus) -> bool {
     let second = RateLimitUnit::Second as i32;
     let limit = status.current_limit.as_ref();
     limit.is_some_and(|limit| (limit.requests_per_unit, limit.unit) == (10, second))

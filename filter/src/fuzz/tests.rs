@@ -215,6 +215,7 @@ fn scope_state() -> ScopeState {
             refresh_interval: Duration::from_secs(1),
             safe: Some(Capacity::from_whole(5)),
             capacity,
+            burst: None,
         };
         let answer = UnitAnswer {
             unit,

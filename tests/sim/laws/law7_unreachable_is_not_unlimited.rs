@@ -88,10 +88,10 @@ impl Alone {
 
 fn mode_rules(p: &Process, flow: u64) -> Result<(), String> {
     let wants = p.wanted().as_micros();
-    let safe = p.safe().as_micros();
+    let (safe, limit) = (p.safe().as_micros(), p.limit().as_micros());
     let right = match p.policy.no_lease {
         Mode::Safe => flow == safe,
-        Mode::Optimistic => flow == safe.max(wants),
+        Mode::Optimistic => flow == safe.max(wants).min(limit),
         Mode::Pessimistic => flow == 0,
     };
     if right {

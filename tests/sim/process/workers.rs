@@ -313,7 +313,7 @@ impl Workers {
                 let mut slots = shared.values().filter(|value| self.is_own(value));
                 if is_new && slots.nth(1).is_none() {
                     // Another scope had the slot: all that the process knew is forgotten.
-                    self.seen.borrow_mut().safe_sent = None;
+                    self.seen.borrow_mut().limit_sent = None;
                 }
                 self.see_write(worker, shared.before(key), value);
             }

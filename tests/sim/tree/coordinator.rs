@@ -168,6 +168,11 @@ impl Coordinator {
 
     /// Records an answer that was applied, and its lease if it has one.
     pub(crate) fn note(&mut self, lease: Option<Borrowed>, answer: &Answer) {
+        // A parent that waits for its own knows of no limit yet.
+        let waits = answer.lease.is_none() && answer.capacity.is_unlimited();
+        if waits && self.said_safe.is_some() {
+            return;
+        }
         if (self.said_safe, self.said_whole) != (Some(answer.safe), answer.capacity) {
             self.safe_since = None;
         }

@@ -31,4 +31,4 @@ pub use self::safe_mode::{CallHistory, SafeMode, SafeModeReport};
 pub use self::scope_state::ScopeState;
 pub use self::wait_queue::{Shortage, WaitQueue};
 pub use self::worth::Worth;
-pub use crate::lease_client::LeaseMessage;
+pub use crate::lease_client::{KnownLimit, LeaseMessage};

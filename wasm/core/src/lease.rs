@@ -80,6 +80,8 @@ pub struct Answer {
     pub safe: Option<Capacity>,
     /// Capacity of the whole resource, which a refusal names.
     pub capacity: Capacity,
+    /// Burst of the whole resource; none if it is not known.
+    pub burst: Option<Tokens>,
 }
 
 /// Capacity lent for a time.

@@ -46,10 +46,12 @@ pub struct LeaseClient {
     pub(crate) lease: Option<HeldLease>,
     /// Master that sent the last answer that was applied.
     pub(crate) origin: Origin,
-    /// Safe capacity of the last answer.
+    /// Safe capacity of the last answer; unlimited if that said that nothing limits the resource.
     pub(crate) safe: Option<Capacity>,
     /// Capacity of the whole resource, by the last answer; none before the first one.
     pub(crate) capacity: Option<Capacity>,
+    /// Burst of the whole resource, if an answer named it.
+    pub(crate) burst: Option<Tokens>,
     /// Sequence of the latest request or release.
     pub(crate) sequence: u64,
     /// Time of the request that waits for its answer.
@@ -71,6 +73,18 @@ pub struct HeldLease {
     pub expiry: Instant,
     /// See [`LeaseTerms::fingerprint`](crate::lease::LeaseTerms::fingerprint).
     pub fingerprint: u64,
+}
+
+/// Limit of a resource, as far as a coordinator has told it: it holds without a lease as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownLimit {
+    /// Capacity of the whole resource.
+    pub capacity: Capacity,
+    /// Burst of the whole resource, if it is known.
+    pub burst: Option<Tokens>,
+    /// Capacity of each client without a lease, if the coordinator says it; unlimited where there
+    /// is no limit.
+    pub safe: Option<Capacity>,
 }
 
 /// Message of a client to its coordinator.
@@ -242,8 +256,7 @@ impl LeaseClient {
         let sent_at = self.asked_at.take().unwrap_or(now);
         self.failures = 0;
         self.origin = origin;
-        self.safe = answer.safe;
-        self.capacity = Some(answer.capacity);
+        self.learn(answer);
         let interval = answer.refresh_interval.clamp(INTERVAL_FLOOR, INTERVAL_MAX);
         self.due = Some(now.saturating_add(interval));
         let lease = answer.lease.map(|terms| HeldLease {
@@ -253,6 +266,30 @@ impl LeaseClient {
             fingerprint: terms.fingerprint,
         });
         self.lease = lease.filter(|lease| lease.expiry > now);
+    }
+
+    /// Takes the limit that `answer` tells. A coordinator that waits for its parent knows of none yet,
+    /// and lends nothing: what was told before holds.
+    fn learn(&mut self, answer: &Answer) {
+        let unlimited = answer.capacity.is_unlimited();
+        if unlimited && answer.lease.is_none() && self.capacity.is_some() {
+            return;
+        }
+        let lent = answer.lease.map(|terms| terms.capacity);
+        let is_free = unlimited && lent.is_some_and(Capacity::is_unlimited);
+        let free = is_free.then_some(Capacity::UNLIMITED);
+        self.safe = answer.safe.or(free);
+        self.capacity = Some(answer.capacity);
+        self.burst = answer.burst;
+    }
+
+    /// The limit of the resource, by the last answer; none before the first one.
+    pub fn known_limit(&self) -> Option<KnownLimit> {
+        Some(KnownLimit {
+            capacity: self.capacity?,
+            burst: self.burst,
+            safe: self.safe,
+        })
     }
 
     /// Notes that the request of `sequence` failed; the next one waits longer, but less and less

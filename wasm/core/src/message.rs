@@ -61,6 +61,9 @@ pub struct ScopeAnswer {
     pub limited: Vec<Unit>,
     /// Which master has answered.
     pub origin: Origin,
+    /// Whether the limit of the scope's requests is that of all scopes with the same first part, but
+    /// for those that are named one by one. No limit then is none for any of them.
+    pub usual: bool,
     /// The answers for its units, or the error.
     pub outcome: Result<Vec<UnitAnswer>, ScopeError>,
 }

@@ -75,7 +75,7 @@ pub(crate) struct ResourceTotals {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolView {
     pub(crate) capacity: Capacity,
-    burst: Tokens,
+    pub(crate) burst: Tokens,
     pub(crate) times: LeaseTimes,
     /// Capacity without the reserve.
     pub(crate) divided: Capacity,

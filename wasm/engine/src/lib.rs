@@ -39,6 +39,7 @@ mod shared_table;
 mod stats;
 #[cfg(test)]
 mod testing;
+mod usual_limits;
 mod wait_queues;
 
 pub use admission::Request;

@@ -9,8 +9,9 @@ use crate::config::{EngineConfig, Identity};
 use crate::host::{Host, Level};
 use crate::roots::Switches;
 use crate::rules::Rules;
-use crate::shared_table::{SharedTable, TableError};
+use crate::shared_table::{SharedTable, TableError, or_later};
 use crate::stats::Stats;
+use crate::usual_limits::UsualExchange;
 
 /// Minimum time between two logged failures of the host or of the shared table.
 const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -26,6 +27,7 @@ pub(crate) struct Process<H> {
     pub(crate) rules: Rules,
     pub(crate) table: SharedTable,
     pub(crate) stats: Stats,
+    usual_exchange: UsualExchange,
     last_failure: Option<Instant>,
 }
 
@@ -42,6 +44,7 @@ impl<H: Host> Process<H> {
             rules: Rules::default(),
             table: SharedTable::default(),
             stats: Stats::default(),
+            usual_exchange: UsualExchange::default(),
             last_failure: None,
         }
     }
@@ -59,7 +62,15 @@ impl<H: Host> Process<H> {
                 format!("tollgate: max_scopes is {slots} until the process restarts, not {wanted}");
             self.host.log(Level::Warn, &message);
         }
-        Ok(())
+        or_later(self.exchange_usual_limits(self.host.now()))
+    }
+
+    /// Exchanges the usual limits of the rules with the other workers, now and then.
+    pub(crate) fn exchange_usual_limits(&mut self, now: Instant) -> Result<(), TableError> {
+        let Self {
+            host, table, rules, ..
+        } = self;
+        self.usual_exchange.exchange(host, now, table, rules)
     }
 
     /// Counts a failure of the host or the shared table, and logs it now and then.

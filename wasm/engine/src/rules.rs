@@ -1,10 +1,11 @@
 //! Rules of an engine: those of its configurations, and one for the limits of groups.
 
-use tollgate_core::client::Policy;
+use tollgate_core::client::{KnownLimit, Policy};
 
 use crate::config::{Overflow, RuleConfig, Shape};
 use crate::refusal::Refusal;
 use crate::stats::RuleStats;
+use crate::usual_limits::UsualLimits;
 
 /// Name of the rule for canonical scopes that belong to no other; no configuration can have it.
 const CANONICAL: &str = "~canonical";
@@ -28,6 +29,8 @@ pub(crate) struct Rules {
 struct Rule {
     config: RuleConfig,
     stats: RuleStats,
+    /// Whether its usual limit has changed since the other workers were told.
+    has_learned: bool,
 }
 
 // === impl RuleId ===
@@ -47,7 +50,11 @@ impl Rules {
     pub(crate) fn bind(&mut self, config: &RuleConfig) -> RuleId {
         let known = self.named(&config.name);
         match known.and_then(|id| self.rules.get_mut(id.index())) {
-            Some(rule) => rule.config = config.clone(),
+            Some(rule) => {
+                let usual = rule.config.policy.usual;
+                rule.config = config.clone();
+                rule.config.policy.usual = usual;
+            }
             None => return self.add(config.clone()),
         }
         known.unwrap_or_default()
@@ -56,7 +63,11 @@ impl Rules {
     fn add(&mut self, config: RuleConfig) -> RuleId {
         let id = RuleId(self.rules.len() as u16);
         let stats = RuleStats::default();
-        self.rules.push(Rule { config, stats });
+        self.rules.push(Rule {
+            config,
+            stats,
+            has_learned: false,
+        });
         id
     }
 
@@ -146,6 +157,37 @@ impl Rules {
         let rule = self.named(name).or_else(|| self.named(CANONICAL));
         let rule = rule.and_then(|rule| self.get(rule.0));
         rule.map(|rule| rule.policy.clone()).unwrap_or_default()
+    }
+
+    /// Takes the limit of one scope of a rule for the rule's usual one, if it `is_usual`. That most
+    /// have none is over with the first answer that does not say so.
+    pub(crate) fn learn_limit(&mut self, scope: &str, limit: KnownLimit, is_usual: bool) {
+        let rule = scope.split_once('/').and_then(|(rule, _)| self.named(rule));
+        let Some(rule) = rule.and_then(|id| self.rules.get_mut(id.index())) else {
+            return;
+        };
+        let known = &mut rule.config.policy.usual;
+        let learned = match is_usual {
+            true => Some(limit),
+            false => known.filter(|known| !known.capacity.is_unlimited()),
+        };
+        rule.has_learned |= *known != learned;
+        *known = learned;
+    }
+
+    /// Returns the usual limits that other workers have not been told of.
+    pub(crate) fn learned_limits(&self) -> Vec<(String, Option<KnownLimit>)> {
+        let learned = self.rules.iter().filter(|rule| rule.has_learned);
+        let limit = |rule: &Rule| (rule.config.name.clone(), rule.config.policy.usual);
+        learned.map(limit).collect()
+    }
+
+    /// Takes the usual limits of all rules, those that this worker has learned included.
+    pub(crate) fn take_usual_limits(&mut self, limits: &UsualLimits) {
+        for rule in &mut self.rules {
+            rule.config.policy.usual = limits.get(&rule.config.name);
+            rule.has_learned = false;
+        }
     }
 
     /// Counts a refusal that has an effect.

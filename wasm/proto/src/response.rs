@@ -89,6 +89,7 @@ impl TryFrom<v1::ScopeResponse> for ScopeAnswer {
             canonical,
             limited,
             origin,
+            usual: message.usual,
             outcome,
         })
     }
@@ -114,6 +115,7 @@ impl From<&ScopeAnswer> for v1::ScopeResponse {
             // Alone it is that of the whole response.
             epoch: answer.origin.shard.map_or(0, |_| answer.origin.epoch.0),
             shard: number::from_shard(answer.origin.shard),
+            usual: answer.usual,
         }
     }
 }
@@ -152,12 +154,14 @@ impl TryFrom<&v1::UnitResponse> for UnitAnswer {
         let refresh_interval = number::to_duration(message.refresh_interval_ms)
             .map_err(|rule| FieldError::new("refresh_interval_ms", rule))?;
         let safe = message.safe_capacity.map(number::to_capacity).transpose();
+        let burst = message.burst.map(number::to_tokens).transpose();
         let answer = Answer {
             lease: message.lease.as_ref().map(lease_terms).transpose()?,
             refresh_interval,
             safe: safe.map_err(|error| FieldError::new("safe_capacity", error))?,
             capacity: capacity_or_unlimited(message.capacity, message.unlimited)
                 .map_err(|error| FieldError::new("capacity", error))?,
+            burst: burst.map_err(|error| FieldError::new("burst", error))?,
         };
         Ok(Self {
             unit,
@@ -183,6 +187,7 @@ impl From<&UnitAnswer> for v1::UnitResponse {
             safe_capacity: answer.safe.map(number::from_capacity),
             capacity,
             unlimited,
+            burst: answer.burst.map(number::from_tokens),
         }
     }
 }

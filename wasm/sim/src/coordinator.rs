@@ -244,6 +244,7 @@ impl Coordinator {
             scope: asked.scope.clone(),
             canonical: limits.canonical.clone(),
             limited: limits.limited.clone(),
+            usual: false,
             origin,
             outcome,
         }

@@ -88,6 +88,7 @@ impl Lender {
                 refresh_interval: Duration::from_secs(10),
                 safe: None,
                 capacity: Capacity::from_whole(capacity),
+                burst: None,
             };
             Some(UnitAnswer {
                 unit: *unit,
@@ -100,6 +101,7 @@ impl Lender {
             scope: scope.scope.clone(),
             canonical: scope.scope.clone(),
             limited: [Unit::Requests].into_iter().chain(more).collect(),
+            usual: false,
             origin: Origin {
                 shard: None,
                 epoch: Epoch(1),

@@ -205,3 +205,36 @@ fn a_scope_shares_the_group_whose_capacity_its_requests_use() {
         assert_eq!(catalog.shares(scope, group), want, "{scope} {group}");
     }
 }
+
+#[test]
+fn a_limit_is_usual_if_new_scopes_of_the_kind_have_it_too() {
+    let rows = [
+        // By a pattern, unlike those that are named or in a group.
+        ("tenant/zoe", true),
+        ("tenant/acme", false),
+        ("tenant/beta", false),
+        ("tenant/free", false),
+        ("tenant/written", false),
+        // A glob matches some of them.
+        ("namespace/free/x", false),
+        ("namespace/other/x", false),
+        // None of these has a limit.
+        ("route/checkout", true),
+        ("route", false),
+        // One that the API wrote has.
+        ("plan/basic", false),
+        ("group/none", false),
+        ("group/gold", false),
+    ];
+    let mut catalog = catalog();
+    for scope in ["tenant/written", "plan/gold"] {
+        let spec: LimitsSpec = serde_json::from_str(r#"{"requests": {"rate": 7}}"#).unwrap();
+        let object = OverrideKind.check(scope, spec).unwrap();
+        let key = RecordKey::new(RecordKind::Override, scope);
+        let written = catalog.write(&key, Some(object), Precondition::Anything, 1);
+        written.unwrap();
+    }
+    for (scope, want) in rows {
+        assert_eq!(resolve(&catalog, scope).usual, want, "{scope}");
+    }
+}

@@ -178,6 +178,7 @@ impl Driver {
             limited,
             origin,
             outcome,
+            ..
         } in heard.answers
         {
             let Ok(units) = outcome else {

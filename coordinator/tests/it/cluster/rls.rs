@@ -11,7 +11,7 @@ use tollgate_core::lease::Epoch;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
 
 use super::nodes::{Cluster, Node};
-use crate::rls::{Proxy, descriptor, has_fallback, hits};
+use crate::rls::{Proxy, descriptor, hits};
 
 /// Hits per second of all nodes together.
 const RATE: f64 = 1000.0;
@@ -139,10 +139,15 @@ rls: {domains: {edge: {scopes: [{scope: 'tenant/{tenant}'}]}}}";
         assert!(began.elapsed() < NEVER, "nothing passes without a lease");
         sleep(Duration::from_millis(20)).await;
     }
-    // A scope that had no lease has the default.
+    // So has a scope that had no lease: its limit is that of the same pattern.
     let other = proxy.one(descriptor("tenant", "other")).await;
+    let limit = other.current_limit.as_ref();
     assert_eq!(other.code(), Code::Ok);
-    assert!(has_fallback(&other), "{other:?}");
+    assert_eq!(
+        limit.map(|limit| limit.requests_per_unit),
+        Some(2),
+        "{other:?}"
+    );
     let errors = "tollgate_rls_requests_total{result=\"error\"}";
     let metrics = cluster.nodes[1].metrics().await;
     assert_eq!(metrics.get(errors).copied().unwrap_or_default(), 0.0);

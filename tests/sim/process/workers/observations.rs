@@ -1,7 +1,7 @@
 //! Outside observations of a process's workers, most of them of their writes.
 
-use tollgate_core::client::ScopeState;
-use tollgate_core::lease::{Origin, Unit, UnitAnswer};
+use tollgate_core::client::{KnownLimit, ScopeState};
+use tollgate_core::lease::{Answer, Origin, Unit, UnitAnswer};
 use tollgate_core::units::{Capacity, Instant};
 
 use super::super::view::{balance, debt_max};
@@ -26,7 +26,8 @@ pub(in crate::process) struct Observations {
     pub(in crate::process) debt_cut: bool,
     /// The first broken invariant.
     pub(in crate::process) broken: Option<String>,
-    pub(in crate::process) safe_sent: Option<Capacity>,
+    /// The limit of the last answer that told one.
+    pub(in crate::process) limit_sent: Option<KnownLimit>,
     pub(in crate::process) applied: u64,
     pub(in crate::process) tally: Tally,
     pub(in crate::process) trapped_at: Option<Instant>,
@@ -57,7 +58,23 @@ impl Workers {
         let HandedAnswer { origin, answer } = handed;
         if before.handle_answer(now, policy, origin, &answer) {
             let mut seen = self.seen.borrow_mut();
-            seen.safe_sent = answer.answer.safe;
+            let Answer {
+                lease,
+                safe,
+                capacity,
+                burst,
+                ..
+            } = answer.answer;
+            let unlimited = capacity.is_unlimited();
+            let free = lease.is_some_and(|terms| terms.capacity.is_unlimited() && unlimited);
+            // A coordinator that waits for its parent knows of no limit yet.
+            if lease.is_some() || !unlimited || seen.limit_sent.is_none() {
+                seen.limit_sent = Some(KnownLimit {
+                    capacity,
+                    burst,
+                    safe: safe.or(free.then_some(Capacity::UNLIMITED)),
+                });
+            }
             seen.applied += 1;
         }
     }

@@ -22,9 +22,9 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::policy::{Mode, Policy};
+use super::policy::Policy;
 use super::process_lease::{LeaseState, Phase, ProcessLease};
-use crate::lease::{Answer, Origin};
+use crate::lease::{Answer, Origin, Unit};
 use crate::lease_client::{HeldLease, LeaseMessage};
 use crate::units::{Capacity, Instant};
 
@@ -258,12 +258,9 @@ impl ConcurrencyLimiter {
         if let Some(lease) = self.lease.client.valid_lease(now) {
             return whole(lease.capacity.min(self.gets));
         }
-        let safe = self.lease.client.safe.unwrap_or(policy.safe_concurrency);
-        match policy.no_lease {
-            Mode::Safe => whole(safe),
-            Mode::Optimistic => whole(safe).max(self.wants()),
-            Mode::Pessimistic => 0,
-        }
+        let known = self.lease.client.known_limit();
+        let wants = Capacity::from_whole(self.wants().into());
+        whole(policy.without_lease(Unit::Concurrency, known, wants))
     }
 
     /// Permits of all workers.

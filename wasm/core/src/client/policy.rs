@@ -1,14 +1,20 @@
-//! Settings of a client, for where the coordinator has not said.
+//! Settings of a client for where it has no lease.
 
 use core::time::Duration;
 
 use crate::lease::{Priority, Unit};
-use crate::units::Capacity;
+use crate::lease_client::KnownLimit;
+use crate::units::{Capacity, Rate, Tokens};
 
-/// Rule for a client that has no valid lease.
+/// The least burst in optimistic mode. Wants may be measured a little low, and of requests at equal
+/// intervals a bucket that holds one would then refuse every second.
+const OPTIMISTIC_BURST: Tokens = Tokens::from_whole(2);
+
+/// Rule for a client that has no valid lease. None admits more than a limit that is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The safe capacity: the one last sent, else the configured one.
+    /// The safe capacity: the one last sent, else the configured one; everything where the
+    /// coordinator has said that there is no limit.
     #[default]
     Safe,
     /// The wants, but at least the safe capacity: for operators who would rather overload than
@@ -40,6 +46,9 @@ pub struct Policy {
     pub max_debt: Duration,
     /// Priority band of the client's requests.
     pub priority: Priority,
+    /// Limit of requests of most of the rule's scopes, as the coordinator has told it: it holds for
+    /// those of which nothing else is known.
+    pub usual: Option<KnownLimit>,
 }
 
 impl Policy {
@@ -50,6 +59,42 @@ impl Policy {
             Unit::RequestBytes | Unit::ResponseBytes => self.safe_bytes,
             Unit::Concurrency => self.safe_concurrency,
         }
+    }
+
+    /// Capacity of a client of `unit` that has no lease and wants `wants`, under the limit that is
+    /// `known`, if one is.
+    pub fn without_lease(
+        &self,
+        unit: Unit,
+        known: Option<KnownLimit>,
+        wants: Capacity,
+    ) -> Capacity {
+        let safe = known.and_then(|known| known.safe);
+        let safe = safe.unwrap_or_else(|| self.safe_of(unit));
+        let capacity = match self.no_lease {
+            Mode::Safe => safe,
+            Mode::Optimistic => safe.max(wants),
+            Mode::Pessimistic => Capacity::ZERO,
+        };
+        known.map_or(capacity, |known| capacity.min(known.capacity))
+    }
+
+    /// The same as a rate, with its burst: a second of the rate, but no more than the limit's.
+    pub fn flow_without_lease(
+        &self,
+        unit: Unit,
+        known: Option<KnownLimit>,
+        wants: Capacity,
+    ) -> (Rate, Tokens) {
+        let rate = self.without_lease(unit, known, wants).as_rate();
+        let least = match (rate, self.no_lease) {
+            (Rate::ZERO, _) => Tokens::ZERO,
+            (_, Mode::Safe | Mode::Pessimistic) => Tokens::ONE,
+            (_, Mode::Optimistic) => OPTIMISTIC_BURST,
+        };
+        let burst = rate.tokens_in(Duration::from_secs(1)).max(least);
+        let most = known.and_then(|known| known.burst);
+        (rate, most.map_or(burst, |most| burst.min(most)))
     }
 }
 
@@ -65,6 +110,7 @@ impl Default for Policy {
             idle_after: Duration::from_secs(10),
             max_debt: Duration::from_secs(10),
             priority: Priority::default(),
+            usual: None,
         }
     }
 }

@@ -7,11 +7,11 @@
 use core::time::Duration;
 
 use super::demand_estimator::{DemandEstimator, deviation};
-use super::policy::{Mode, Policy};
+use super::policy::Policy;
 use super::process_lease::{LeaseState, Phase, ProcessLease};
 use crate::bucket::{BucketState, TakeError, TokenBucket};
 use crate::lease::{Answer, Origin, Unit};
-use crate::lease_client::LeaseMessage;
+use crate::lease_client::{KnownLimit, LeaseMessage};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
 /// Part of a second's tokens that a worker draws at once: enough that a busy worker rarely touches
@@ -24,9 +24,6 @@ const UNLIMITED_CACHE: u64 = 1000;
 const BYTES_GRAIN: u64 = 4 * 1024;
 /// A record that was not used for this long is free, whatever it says.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
-/// The least burst in optimistic mode. Wants may be measured a little low, and of requests at equal
-/// intervals a bucket that holds one would then refuse every second.
-const OPTIMISTIC_BURST: Tokens = Tokens::from_whole(2);
 /// Attempts at an idle limiter after a pause as long as this are measured from now on.
 const RETURN_AFTER: Duration = Duration::from_secs(1);
 
@@ -300,15 +297,14 @@ impl RateLimiter {
                 rate => (rate, lease.burst),
             };
         }
-        let safe = self.lease.client.safe;
-        let safe = safe.unwrap_or_else(|| policy.safe_of(self.unit));
-        let (capacity, least) = match policy.no_lease {
-            Mode::Safe => (safe, Tokens::ONE),
-            Mode::Optimistic => (safe.max(self.demand.wants()), OPTIMISTIC_BURST),
-            Mode::Pessimistic => (Capacity::ZERO, Tokens::ONE),
-        };
-        let rate = capacity.as_rate();
-        (rate, second_of(rate, least))
+        let known = self.known_limit(policy);
+        policy.flow_without_lease(self.unit, known, self.demand.wants())
+    }
+
+    /// Limit of the resource as far as it is known.
+    fn known_limit(&self, policy: &Policy) -> Option<KnownLimit> {
+        let usual = policy.usual.filter(|_| self.unit == Unit::Requests);
+        self.lease.client.known_limit().or(usual)
     }
 
     /// Rate at which the bucket earns, and so pays what it owes. That of [`RateLimiter::flow`], but
@@ -483,14 +479,6 @@ fn grain(unit: Unit) -> u64 {
 /// `tokens` as a balance counts them.
 fn micros(tokens: Tokens) -> i64 {
     i64::try_from(tokens.as_micros()).unwrap_or(i64::MAX)
-}
-
-/// One second of `rate`, at least `least`; nothing if nothing passes.
-fn second_of(rate: Rate, least: Tokens) -> Tokens {
-    match rate {
-        Rate::ZERO => Tokens::ZERO,
-        rate => rate.tokens_in(Duration::from_secs(1)).max(least),
-    }
 }
 
 #[cfg(test)]

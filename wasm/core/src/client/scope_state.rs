@@ -16,7 +16,7 @@ use super::process_lease::{LeaseState, NudgeEffect, ProcessLease};
 use super::rate_limiter::RateLimiter;
 use crate::cluster::ShardId;
 use crate::lease::{EpochError, ID_LEN_MAX, Origin, Unit, UnitAnswer};
-use crate::lease_client::{LeaseClient, LeaseMessage};
+use crate::lease_client::{KnownLimit, LeaseClient, LeaseMessage};
 use crate::units::Instant;
 
 /// A unit that is due within this time is asked for together with one that is due now: one call
@@ -104,6 +104,11 @@ impl ScopeState {
             true => LeaseState::NoLease,
             false => self.requests.state(now),
         }
+    }
+
+    /// Limit of the scope's requests, by the last answer; none before the first one.
+    pub fn known_limit(&self) -> Option<KnownLimit> {
+        self.requests.lease.client.known_limit()
     }
 
     /// The shard whose master is worth asking next: the one that the last answer came from. None if

@@ -21,10 +21,10 @@ use crate::lease::{Epoch, ID_LEN_MAX, Origin, Unit};
 use crate::lease_client::{HeldLease, LeaseClient};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
-/// Versions 1 and 2 were a rate limiter for requests alone. Version 3 had no shards, and in version
-/// 4 a concurrency limiter kept no lease but the last one; both are still read, so that an upgrade
-/// loses no lease.
-const VERSIONS: RangeInclusive<u8> = 3..=5;
+/// Versions 1 and 2 were a rate limiter for requests alone. Version 3 had no shards, in version 4 a
+/// concurrency limiter kept no lease but the last one, and before version 6 the burst of a limit was
+/// not known; all are still read, so that an upgrade loses no lease.
+const VERSIONS: RangeInclusive<u8> = 3..=6;
 
 /// Value with a place in the record.
 trait Field: Sized {
@@ -189,6 +189,7 @@ impl Field for ProcessLease {
         client.origin.write(bytes);
         client.safe.write(bytes);
         client.capacity.write(bytes);
+        client.burst.write(bytes);
         self.reported.write(bytes);
         client.sequence.write(bytes);
         client.asked_at.write(bytes);
@@ -203,6 +204,10 @@ impl Field for ProcessLease {
             origin: Field::read(reader)?,
             safe: Field::read(reader)?,
             capacity: Field::read(reader)?,
+            burst: match reader.version {
+                ..6 => None,
+                _ => Field::read(reader)?,
+            },
             ..LeaseClient::default()
         };
         let reported = Field::read(reader)?;

@@ -93,6 +93,7 @@ impl LeaseServer {
             refresh_interval: limit.refresh,
             safe: None,
             capacity: Capacity::UNLIMITED,
+            burst: None,
         }
     }
 

@@ -9,6 +9,8 @@ pub(crate) struct LendableCapacity {
     pub(crate) source: LendableSource,
     /// Capacity of the whole resource, by the parent's answer.
     pub(crate) whole: Capacity,
+    /// Burst of the whole resource, by the parent's answer.
+    pub(crate) whole_burst: Option<Tokens>,
     /// Capacity that each client falls back to, by the parent's answer.
     pub(crate) safe: Option<Capacity>,
     /// Number of coordinators above.
@@ -29,7 +31,7 @@ pub(crate) enum LendableSource {
     },
     /// The parent is away: safe capacity for each client.
     Safe(Capacity),
-    /// The parent is away, and had no limit when it was there.
+    /// The parent is away, and had no limit when it was there: the own limit holds, if there is one.
     Own,
     /// The parent's first answer is awaited, and will come soon or not at all.
     Awaited,
@@ -45,19 +47,20 @@ impl LendableCapacity {
         Self {
             source: LendableSource::Awaited,
             whole: Capacity::UNLIMITED,
+            whole_burst: None,
             safe: None,
             level,
         }
     }
 
-    /// Part of the borrowed burst that goes with `gets`: in proportion, as of a limit's. None where
-    /// nothing is borrowed that it could be a part of.
+    /// Part of the borrowed burst that goes with `gets`: in proportion, as of a limit's. Where nothing
+    /// is borrowed that it could be a part of, the whole burst, if it is known.
     pub(crate) fn burst_for(&self, gets: Capacity) -> Option<Tokens> {
         let LendableSource::Lease {
             capacity, burst, ..
         } = self.source
         else {
-            return None;
+            return self.whole_burst;
         };
         Some(burst_part(burst, capacity, gets).max(Tokens::ONE))
     }

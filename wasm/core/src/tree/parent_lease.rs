@@ -101,7 +101,8 @@ impl ParentLease {
         LendableCapacity {
             source: self.source(now, limit),
             whole: self.client.capacity.unwrap_or(Capacity::UNLIMITED),
-            safe: self.client.safe,
+            whole_burst: self.client.burst,
+            safe: self.safe(),
             level,
         }
     }
@@ -123,16 +124,23 @@ impl ParentLease {
         if !asked && self.client.failures == 0 {
             return nothing;
         }
-        if self.unlimited && !limit.capacity.is_unlimited() {
+        let has_safe = self.safe().is_some() || matches!(limit.safe, SafeCapacity::Fixed(_));
+        if self.unlimited && !(limit.capacity.is_unlimited() && has_safe) {
             return LendableSource::Own;
         }
-        match (self.client.safe, limit.safe) {
+        match (self.safe(), limit.safe) {
             (Some(safe), _) | (None, SafeCapacity::Fixed(safe)) => LendableSource::Safe(safe),
             (None, SafeCapacity::Dynamic) if !limit.capacity.is_unlimited() => {
                 LendableSource::Safe(limit.capacity)
             }
             (None, SafeCapacity::Dynamic | SafeCapacity::Client) => nothing,
         }
+    }
+
+    /// The safe capacity of each client, if the parent says it; that there is no limit there bounds
+    /// nothing here.
+    fn safe(&self) -> Option<Capacity> {
+        self.client.safe.filter(|safe| !safe.is_unlimited())
     }
 
     fn has_answer(&self) -> bool {

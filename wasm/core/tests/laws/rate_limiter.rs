@@ -40,11 +40,14 @@ pub(crate) fn falls_back_to_the_safe_capacity(seed: u64) -> Verdict {
     );
     let at = expiry.saturating_add(Duration::from_nanos(random.spread(1 << 40)));
     let rate = limiter.flow(at, &policy).0;
-    let safe = sent_safe.unwrap_or(policy.safe).as_rate();
+    // Nothing throttles a scope without a limit, unless the coordinator has sent a safe capacity.
+    let free = answer.capacity.is_unlimited() && sent_safe.is_none();
+    let safe = sent_safe.unwrap_or(policy.safe).min(answer.capacity);
     let right = match policy.no_lease {
-        Mode::Safe => rate == safe,
-        Mode::Optimistic => rate >= safe && !rate.is_unlimited(),
         Mode::Pessimistic => rate == Rate::ZERO,
+        _ if free => rate.is_unlimited(),
+        Mode::Safe => rate == safe.as_rate(),
+        Mode::Optimistic => rate >= safe.as_rate() && !rate.is_unlimited(),
     };
     ensure!(
         right,
@@ -68,7 +71,8 @@ pub(crate) fn falls_back_to_the_safe_capacity(seed: u64) -> Verdict {
         }
     }
     let rate = u128::from(limiter.flow(at, &policy).0.as_micros());
-    ensure!(passed <= 2 * rate, "{passed} passed in 2 s at {rate}");
+    let most = if free { u128::MAX } else { 2 * rate };
+    ensure!(passed <= most, "{passed} passed in 2 s at {rate}");
     ensure!((passed > 0) == (rate > 0), "{passed} passed at {rate}");
     Ok(())
 }
@@ -143,6 +147,7 @@ fn leased(
         refresh_interval: Duration::from_secs(1),
         safe,
         capacity,
+        burst: None,
     };
     let applied = limiter.handle_answer(START, policy, request.sequence, TERM, &answer);
     ensure!(applied, "the first answer was dropped");

@@ -24,6 +24,7 @@ mod clocks;
 mod conditions;
 mod contention;
 mod epochs;
+mod fallback;
 mod final_cost;
 mod limit_status;
 mod modes;

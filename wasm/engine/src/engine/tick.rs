@@ -57,6 +57,7 @@ impl<H: Host> Engine<H> {
             let process = &mut self.process;
             or_later(process.table.heartbeat(&process.host, own))?;
         }
+        or_later(self.process.exchange_usual_limits(now))?;
         self.count_waiting(now);
         let flushed = or_later(self.admission.flush(&mut self.process, now));
         for request in self.queues.requests() {

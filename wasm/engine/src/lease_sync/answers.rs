@@ -114,11 +114,16 @@ impl LeaseSync {
             if counts {
                 scope_state.set_terms(now, policy, &answer.limited, canonical);
             }
-            (scope_state.due(), scope_state.state(now), epoch)
+            let limit = scope_state.known_limit().filter(|_| counts);
+            (scope_state.due(), scope_state.state(now), epoch, limit)
         });
         match applied {
-            Ok((due, state, epoch)) => {
+            Ok((due, state, epoch, limit)) => {
                 self.reschedule(process, request.slot, due, state);
+                if let Some(limit) = limit {
+                    let rules = &mut process.rules;
+                    rules.learn_limit(&request.scope, limit, answer.usual);
+                }
                 if let Err(error) = epoch {
                     self.warn_of_epoch(process, now, &request.scope, error);
                     return Err(Failure::unusable(error));

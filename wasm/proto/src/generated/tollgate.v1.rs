@@ -120,6 +120,11 @@ pub struct ScopeResponse {
     /// Terms of different shards say nothing of each other.
     #[prost(uint32, tag = "7")]
     pub shard: u32,
+    /// The limit of requests of this scope is that of all scopes with the same text before the first
+    /// slash, but for those that are named one by one. A client may take it for others that it cannot ask
+    /// for. If this scope has no limit, none of them has one, named or not.
+    #[prost(bool, tag = "8")]
+    pub usual: bool,
 }
 /// Why one scope has no answer.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -147,15 +152,20 @@ pub struct UnitResponse {
     /// When to ask again, from 1 ms to a day.
     #[prost(uint64, tag = "4")]
     pub refresh_interval_ms: u64,
-    /// Capacity to fall back to when the lease has expired; absent leaves it to the client.
+    /// Capacity to fall back to when the lease has expired; absent leaves it to the client. Whatever a
+    /// client falls back to, it is never more than `capacity` and `burst`.
     #[prost(double, optional, tag = "5")]
     pub safe_capacity: ::core::option::Option<f64>,
     /// The capacity of the whole resource, for the client's own clients to read.
     #[prost(double, tag = "6")]
     pub capacity: f64,
-    /// The resource has no limit; `capacity` is then 0.
+    /// The resource has no limit; `capacity` is then 0. Beside an unlimited lease it says so for the time
+    /// after the lease, too, unless there is a `safe_capacity`.
     #[prost(bool, tag = "7")]
     pub unlimited: bool,
+    /// The burst of the whole resource, in tokens, at most 1e12; absent if it is not known.
+    #[prost(double, optional, tag = "8")]
+    pub burst: ::core::option::Option<f64>,
 }
 /// Capacity lent for a time.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]

@@ -25,6 +25,7 @@ fn good() -> v1::RefreshResponse {
         safe_capacity: Some(5.0),
         capacity: 1000.0,
         unlimited: false,
+        burst: Some(200.0),
     };
     let scope = |name: &str| v1::ScopeResponse {
         scope: name.to_owned(),
@@ -34,6 +35,7 @@ fn good() -> v1::RefreshResponse {
         limited: vec![4, 1, 77, 4],
         epoch: 0,
         shard: 0,
+        usual: true,
     };
     v1::RefreshResponse {
         epoch: 3,
@@ -44,7 +46,7 @@ fn good() -> v1::RefreshResponse {
 #[test]
 fn a_bad_scope_is_its_own_error_and_leaves_the_others() {
     type Change = fn(&mut v1::ScopeResponse);
-    let rows: [(Change, &str); 11] = [
+    let rows: [(Change, &str); 12] = [
         (|s| s.scope.clear(), "scopes[0].scope: is empty"),
         (
             |s| s.canonical_scope.push('\0'),
@@ -61,6 +63,10 @@ fn a_bad_scope_is_its_own_error_and_leaves_the_others() {
         (
             |s| s.units[0].safe_capacity = Some(f64::NAN),
             "scopes[0].units[0].safe_capacity: NaN is not a finite number",
+        ),
+        (
+            |s| s.units[0].burst = Some(-1.0),
+            "scopes[0].units[0].burst: -1 is negative",
         ),
         (
             |s| s.units[0].capacity = f64::INFINITY,
@@ -134,6 +140,7 @@ fn a_good_answer_is_read_as_it_was_meant() {
         refresh_interval: Duration::from_secs(1),
         safe: Some(Capacity::from_whole(5)),
         capacity: Capacity::from_whole(1000),
+        burst: Some(Tokens::from_whole(200)),
     };
     assert_eq!(units(0)[0].answer, want);
     let limited = &refreshed.scopes[0].as_ref().unwrap().limited;
@@ -167,6 +174,7 @@ fn a_lease_that_is_over_is_not_sent() {
             refresh_interval: Duration::ZERO,
             safe: None,
             capacity: Capacity::UNLIMITED,
+            burst: None,
         },
     };
     let message = v1::UnitResponse::from(&unit);
@@ -210,9 +218,11 @@ prop_compose! {
         ms in 1..=86_400_000_u64,
         safe in option::of((0..1_u64 << 51).prop_map(Capacity::from_micros)),
         capacity in capacity(),
+        burst in option::of(0..1_u64 << 51),
     ) -> UnitAnswer {
         let refresh_interval = Duration::from_millis(ms);
-        let answer = Answer { lease, refresh_interval, safe, capacity };
+        let burst = burst.map(Tokens::from_micros);
+        let answer = Answer { lease, refresh_interval, safe, capacity, burst };
         UnitAnswer { unit, sequence, answer }
     }
 }
@@ -222,6 +232,7 @@ prop_compose! {
         scope in "[a-zäöü/0-9]{1,40}",
         canonical in option::of("[a-z/]{1,40}"),
         limited in subsequence(Unit::ALL.to_vec(), 0..=4),
+        usual: bool,
         outcome in prop_oneof![
             vec(unit_answer(), 0..2).prop_map(Ok),
             (any::<u32>(), "[ -~]{0,80}").prop_map(
@@ -232,7 +243,7 @@ prop_compose! {
         let scope: Arc<str> = scope.into();
         let canonical = canonical.map_or_else(|| scope.clone(), Into::into);
         let origin = Origin::default();
-        ScopeAnswer { scope, canonical, limited, origin, outcome }
+        ScopeAnswer { scope, canonical, limited, origin, usual, outcome }
     }
 }
 

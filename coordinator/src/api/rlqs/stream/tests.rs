@@ -168,11 +168,13 @@ fn scope_answer(scope: &Arc<str>, sequence: u64, granted: Granted) -> ScopeAnswe
         refresh_interval: Duration::from_secs(1),
         safe: granted.safe.map(Capacity::from_whole),
         capacity: Capacity::from_whole(1000),
+        burst: None,
     };
     ScopeAnswer {
         scope: scope.clone(),
         canonical: granted.canonical.map_or_else(|| scope.clone(), Arc::from),
         limited: vec![Unit::Requests],
+        usual: false,
         origin: Origin::alone(Epoch(1)),
         outcome: Ok(vec![UnitAnswer {
             unit: Unit::Requests,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::client::Mode;
 use crate::lease::{ClientId, ClientRun, Epoch, LeaseRequest, LeaseTerms, ResourceId, Unit};
 use crate::lease_server::{Bounds, LeaseServer, Start, Terms};
 use crate::limit::Limit;
@@ -62,6 +63,7 @@ impl Process {
             refresh_interval: Duration::from_secs(1),
             safe: Some(Capacity::from_whole(3)),
             capacity: Capacity::from_whole(1000),
+            burst: None,
         };
         self.limiter
             .handle_answer(self.now, sequence, Origin::alone(Epoch(1)), &answer)
@@ -388,4 +390,33 @@ fn no_limit_is_no_limit_and_zero_blocks() {
     assert_eq!(p.draw(1, 5000), all);
     assert_eq!(p.limiter.has(p.now), Capacity::MAX);
     assert_eq!(Process::leased(0).draw(1, 0), PermitResult::Denied);
+}
+
+#[test]
+fn without_a_lease_no_more_are_in_flight_than_the_limit() {
+    for (no_lease, want) in [
+        (Mode::Safe, 2),
+        (Mode::Optimistic, 2),
+        (Mode::Pessimistic, 0),
+    ] {
+        let mut p = Process::new();
+        p.policy.no_lease = no_lease;
+        p.draw(1, 0);
+        let request = p.ask();
+        // The coordinator learns: the limit is known, and nothing is lent.
+        let known = Answer {
+            lease: None,
+            refresh_interval: Duration::from_secs(1),
+            safe: None,
+            capacity: Capacity::from_whole(2),
+            burst: None,
+        };
+        let origin = Origin::alone(Epoch(1));
+        assert!(
+            p.limiter
+                .handle_answer(p.now, request.sequence, origin, &known)
+        );
+        p.say(1, 0, 0, 50);
+        assert_eq!(p.limiter.limit(p.now, &p.policy), want, "{no_lease:?}");
+    }
 }

@@ -1,7 +1,9 @@
 use super::*;
+use crate::client::Mode;
 use crate::cluster::ShardId;
 use crate::lease::{Epoch, LeaseRequest, LeaseTerms};
 
+mod fallback;
 mod returns;
 
 const WORKERS: u32 = 2;
@@ -104,6 +106,7 @@ fn answer(gets: u64) -> Answer {
         refresh_interval: Duration::from_secs(1),
         safe: Some(Capacity::from_whole(20)),
         capacity: Capacity::from_whole(1000),
+        burst: None,
     }
 }
 
@@ -210,27 +213,6 @@ fn who_has_a_lease_asks_for_it_until_it_ends() {
     }
     assert!(end.saturating_since(p.now) <= Duration::from_millis(100));
     assert!(asks <= 30, "{asks}");
-}
-
-#[test]
-fn what_passes_after_the_expiry_is_the_mode() {
-    // The mode; what passes of 200 attempts in each of 20 seconds, once the lease is over.
-    let rows = [
-        (Mode::Safe, 20_usize..=20),
-        (Mode::Optimistic, 199..=200),
-        (Mode::Pessimistic, 0..=0),
-    ];
-    for (mode, want) in rows {
-        let mut p = Process::leased(100);
-        p.policy.no_lease = mode;
-        let mut passed = 0;
-        for _ in 0..20 {
-            p.after(1000).count(200);
-            passed = p.passes(200);
-        }
-        assert_eq!(p.limiter.state(p.now), LeaseState::NoLease);
-        assert!(want.contains(&passed), "{mode:?} {passed}");
-    }
 }
 
 #[test]

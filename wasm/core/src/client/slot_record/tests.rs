@@ -24,6 +24,7 @@ fn scope_states() -> [ScopeState; 2] {
             lease: Some(lease),
             safe: Some(Capacity::ZERO),
             capacity: Some(Capacity::UNLIMITED),
+            burst: Some(Tokens::ONE),
             asked_at: at,
             due: at,
             failures: 3,
@@ -105,11 +106,45 @@ fn decode_takes_back_what_encode_gave() {
     assert!(encoded(&scope_states()[0]).len() <= ScopeState::ENCODED_LEN_USUAL);
 }
 
+/// The record of `scope_state`, without bursts, as it was before version 6.
+fn encoded_without_bursts(scope_state: &mut ScopeState) -> Vec<u8> {
+    let mark = Some(Tokens::from_micros(0x1234_5678_9abc_def0));
+    set_bursts(scope_state, mark);
+    let mut bytes = encoded(scope_state);
+    set_bursts(scope_state, None);
+    let mut marked = Vec::new();
+    mark.write(&mut marked);
+    while let Some(at) = bytes.windows(marked.len()).position(|part| part == marked) {
+        bytes.drain(at..at + marked.len());
+    }
+    bytes
+}
+
+fn set_bursts(scope_state: &mut ScopeState, burst: Option<Tokens>) {
+    for unit in Unit::ALL {
+        if let Some(limiter) = scope_state.rate_mut(unit) {
+            limiter.lease.client.burst = burst;
+        }
+    }
+    if let Some(limiter) = &mut scope_state.concurrency {
+        limiter.lease.client.burst = burst;
+    }
+}
+
+#[test]
+fn decode_reads_what_a_filter_wrote_that_knew_no_bursts() {
+    for mut scope_state in scope_states() {
+        let mut bytes = encoded_without_bursts(&mut scope_state);
+        bytes[0] = 5;
+        assert_eq!(ScopeState::decode(&bytes), Some(scope_state));
+    }
+}
+
 #[test]
 fn decode_reads_what_a_filter_without_shards_wrote() {
     let [mut idle, _] = scope_states();
     idle.requests.lease.client.origin = Origin::alone(Epoch(9));
-    let mut bytes = encoded(&idle);
+    let mut bytes = encoded_without_bursts(&mut idle);
     // Behind the version, the canonical scope, the bucket, three tags and the epoch.
     const SHARD_AT: usize = 1 + 2 + 5 * 8 + 3 + 8;
     assert_eq!(bytes[SHARD_AT - 8..=SHARD_AT], [9, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -120,16 +155,16 @@ fn decode_reads_what_a_filter_without_shards_wrote() {
 
 #[test]
 fn decode_reads_what_a_filter_wrote_that_kept_no_earlier_lease() {
-    let [idle, mut full] = scope_states();
+    let [mut idle, mut full] = scope_states();
     full.concurrency.as_mut().unwrap().gets = Capacity::UNLIMITED;
-    let mut bytes = encoded(&full);
+    let mut bytes = encoded_without_bursts(&mut full);
     // Before the counts, three times, the last use, and 24 bytes for each of three shares.
     let gets_at = bytes.len() - 3 * 24 - 2 - 8 - 4 - 8 - 4 - 4 - 8;
     let gets: Vec<u8> = bytes.drain(gets_at..gets_at + 8).collect();
     assert_eq!(gets, [0xff; 8]);
     bytes[0] = 4;
     assert_eq!(ScopeState::decode(&bytes), Some(full));
-    let mut bytes = encoded(&idle);
+    let mut bytes = encoded_without_bursts(&mut idle);
     bytes[0] = 4;
     assert_eq!(ScopeState::decode(&bytes), Some(idle));
 }

@@ -45,7 +45,20 @@ impl Allocation {
             refresh_interval,
             safe: self.safe(),
             capacity: self.capacity(),
+            burst: self.whole_burst(),
         }
+    }
+
+    /// Burst of the whole resource: the least of its own, its pool's and its parent's. Concurrency has
+    /// none.
+    fn whole_burst(&self) -> Option<Tokens> {
+        if self.unit.is_concurrency() {
+            return None;
+        }
+        let own = (!self.limit.capacity.is_unlimited()).then_some(self.limit.burst);
+        let pool = self.pool.map(|pool| pool.burst);
+        let parent = self.lendable.and_then(|lendable| lendable.whole_burst);
+        [own, pool, parent].into_iter().flatten().min()
     }
 
     /// Returns the lease of the latest answer again, with the time that is left of it. One that has

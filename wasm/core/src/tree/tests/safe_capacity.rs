@@ -88,3 +88,63 @@ fn the_safe_capacity_is_not_said_to_be_borrowed() {
     let request = leaf.ask();
     assert_eq!((request.has, request.remaining), (Capacity::ZERO, None));
 }
+
+#[test]
+fn without_the_parent_there_is_no_limit_where_it_had_none() {
+    let fixed = SafeCapacity::Fixed(Capacity::from_whole(30));
+    // The leaf's own limit, and the lease of a client that wants 100.
+    let rows = [
+        (
+            Capacity::UNLIMITED,
+            SafeCapacity::Client,
+            Capacity::UNLIMITED,
+        ),
+        (Capacity::UNLIMITED, fixed, Capacity::from_whole(30)),
+        (
+            Capacity::from_whole(70),
+            SafeCapacity::Client,
+            Capacity::from_whole(70),
+        ),
+    ];
+    for (own, safe, want) in rows {
+        let mut leaf = Leaf::new();
+        leaf.limit = Limit {
+            safe,
+            ..Limit::new(own)
+        };
+        leaf.refresh("a", (0, 100));
+        leaf.lend(Capacity::UNLIMITED, |answer| {
+            answer.capacity = Capacity::UNLIMITED;
+        });
+        leaf.pass(10_001);
+        leaf.refresh("a", (0, 100));
+        leaf.pass(300);
+        let answer = leaf.refresh("a", (0, 100));
+        assert_eq!(gets(answer), Some(want), "{own:?} {safe:?}");
+        let told = match safe {
+            SafeCapacity::Fixed(safe) => Some(safe),
+            _ => None,
+        };
+        assert_eq!(answer.safe, told, "{own:?} {safe:?}");
+    }
+}
+
+#[test]
+fn safe_capacity_is_lent_with_no_larger_burst_than_the_parents() {
+    let mut leaf = Leaf::new();
+    leaf.refresh("a", (0, 100));
+    leaf.lend(Capacity::from_whole(60), |answer| {
+        answer.safe = whole(20);
+        answer.burst = Some(Tokens::from_whole(5));
+    });
+    assert_eq!(
+        leaf.refresh("a", (0, 100)).burst,
+        Some(Tokens::from_whole(5))
+    );
+    leaf.pass(10_001);
+    leaf.refresh("a", (0, 100));
+    leaf.pass(300);
+    let lease = leaf.refresh("a", (0, 100)).lease.unwrap();
+    assert_eq!(lease.capacity, Capacity::from_whole(20));
+    assert_eq!(lease.burst, Tokens::from_whole(5));
+}

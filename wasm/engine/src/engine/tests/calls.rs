@@ -165,12 +165,13 @@ pub(super) fn lent(asked: &ScopeRefresh, capacity: f64) -> ScopeAnswer {
         scope: asked.scope.clone(),
         canonical: asked.scope.clone(),
         limited: units.clone().map(|(unit, _)| *unit).collect(),
+        usual: false,
         origin: Origin::alone(Epoch(1)),
         outcome: Ok(units.map(|ask| unit_lent(ask, capacity)).collect()),
     }
 }
 
-fn unit_lent((unit, ask): &(Unit, LeaseRequest), capacity: f64) -> UnitAnswer {
+pub(super) fn unit_lent((unit, ask): &(Unit, LeaseRequest), capacity: f64) -> UnitAnswer {
     let capacity = Capacity::try_from_f64(capacity).unwrap();
     let lease = LeaseTerms {
         capacity,
@@ -186,6 +187,7 @@ fn unit_lent((unit, ask): &(Unit, LeaseRequest), capacity: f64) -> UnitAnswer {
             refresh_interval: Duration::from_secs(1),
             safe: None,
             capacity,
+            burst: None,
         },
     }
 }

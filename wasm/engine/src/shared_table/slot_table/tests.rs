@@ -93,6 +93,7 @@ impl Setup {
                     refresh_interval: Duration::from_secs(5),
                     safe: None,
                     capacity,
+                    burst: None,
                 };
                 let sequence = request.sequence;
                 let answer = UnitAnswer {
