@@ -12,7 +12,10 @@ use tollgate_coordinator::config::{Config, Flags, LoadError, SourceFile};
 use crate::failure::Failure;
 use crate::print;
 
+mod fallback;
 mod scope;
+
+use self::fallback::Fallback;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,6 +27,8 @@ Examples:
       The limits that the file gives to acme, by unit, each with its origin and the reason.";
 
 /// Check a configuration file: report all errors, and warn of parts that have no effect.
+///
+/// Of a good one it shows what each Envoy admits without a lease, as long as its filter says nothing else.
 ///
 /// An error is a field, its value and the rule that it breaks. Warned of are limits that others come
 /// before whatever the scope, that a group is below, groups, weights and settings that nothing uses,
@@ -63,6 +68,8 @@ struct CheckReport {
     /// Whether a coordinator takes the file.
     good: bool,
     findings: Vec<Finding>,
+    /// What each Envoy admits without a lease, by limit; empty if the file is not good.
+    fallbacks: Vec<Fallback>,
 }
 
 /// An error or a warning.
@@ -114,7 +121,8 @@ impl Check {
             return scope::show(file, &config, scope, json);
         }
         warn(file, &config.warnings());
-        print::lines(&format!("{}: {}", file.display(), summary(&config)))
+        print::lines(&format!("{}: {}", file.display(), summary(&config)))?;
+        fallback::show(&fallbacks(&config))
     }
 
     fn flags(&self) -> Flags {
@@ -186,15 +194,19 @@ pub(crate) fn load(file: &Path, flags: Flags) -> Result<Config, Failure> {
 /// Prints the result for programs.
 fn report(file: &Path, good: Result<Config, Problem>) -> Result<(), Failure> {
     let is_good = good.is_ok();
-    let findings = match good {
-        Ok(config) => Finding::all(Severity::Warning, &config.warnings()),
-        Err(problem) => problem.findings,
+    let (findings, fallbacks) = match good {
+        Ok(config) => {
+            let warnings = Finding::all(Severity::Warning, &config.warnings());
+            (warnings, fallbacks(&config))
+        }
+        Err(problem) => (problem.findings, Vec::new()),
     };
     let count = findings.len();
     print::json(&CheckReport {
         file: file.display().to_string(),
         good: is_good,
         findings,
+        fallbacks,
     })?;
     if is_good {
         return Ok(());
@@ -220,6 +232,14 @@ fn warn(file: &Path, warnings: &[ConfigError]) {
         text.push_str(&format!("\n{file}:{warning}"));
     }
     print::note(&text);
+}
+
+/// The fallbacks of the limits in the file; none if the limits are in etcd.
+fn fallbacks(config: &Config) -> Vec<Fallback> {
+    match config.shares() {
+        true => Vec::new(),
+        false => Fallback::all(&config.catalog),
+    }
 }
 
 fn summary(config: &Config) -> String {

@@ -69,7 +69,8 @@ fn a_limit_that_is_never_used_is_warned_of_and_the_file_is_good() {
     let warned = file(text);
     let path = warned.path().to_str().unwrap();
     let (code, out, err) = run(&["check", path]);
-    assert_eq!((code, out), (0, format!("{path}: good, 2 limits\n")));
+    let good = format!("{path}: good, 2 limits\n");
+    assert!(code == 0 && out.starts_with(&good), "{out}");
     let want = format!(
         "tollgate: 1 warning in {path}\n{path}:3:11: limits[1].match: \"tenant/a*\" is never used: \
          limits[0] matches every scope that it does, and the first match decides\n"
@@ -84,6 +85,49 @@ fn a_limit_that_is_never_used_is_warned_of_and_the_file_is_good() {
         (&json!("warning"), &json!(3))
     );
     assert_eq!(finding["value"], "tenant/a*");
+}
+
+#[test]
+fn the_fallback_of_each_limit_is_shown() {
+    let text = "limits:\n\
+                - {match: 'login/*', requests: {rate: 0.05, burst: 3}, concurrency: {max: 2}}\n\
+                - {match: tenant/acme, requests: {rate: 1000, safe: 20}}\n\
+                - {match: tenant/bolt, requests: {rate: 1000, burst: 5}}\n\
+                - {match: tenant/coda, request_bytes: {rate: 50MiB, safe: dynamic}}\n\
+                - {match: '*', requests: {rate: unlimited}}\n\
+                groups: {gold: {requests: {rate: 6}}}\n\
+                attach: {tenants: {dora: gold}}\n";
+    let file = file(text);
+    let (code, out, err) = run(&["check", file.path().to_str().unwrap()]);
+    let (_, table) = out.split_once('\n').unwrap();
+    let want = "\
+WITHOUT A LEASE  UNIT           EACH ENVOY    AT ONCE  WHY
+tenant/acme      requests               20         20  safe
+tenant/bolt      requests               10          5  for want of safe, unless its filter says otherwise
+tenant/coda      request_bytes       50MiB      50MiB  at most: the limit over the known Envoys
+login/*          requests             0.05          1  the whole limit, for want of safe
+login/*          concurrency             2          -  the whole limit, for want of safe
+*                requests        unlimited  unlimited  there is no limit
+group/gold       requests                6          6  the whole limit, for want of safe
+";
+    assert_eq!((code, table, err.as_str()), (0, want, ""));
+    let (_, report) = report(text);
+    let first = &report["fallbacks"][0];
+    assert_eq!(
+        (&first["of"], &first["each_envoy"]),
+        (&json!("tenant/acme"), &json!(20.0))
+    );
+}
+
+/// Of many limits the first are enough for a person.
+#[test]
+fn of_many_fallbacks_the_first_are_shown() {
+    let limit = |i| format!("- {{match: tenant/{i:03}, requests: {{rate: 5}}}}\n");
+    let limits: String = (0..100).map(limit).collect();
+    let file = file(&format!("limits:\n{limits}"));
+    let (_, out, _) = run(&["check", file.path().to_str().unwrap()]);
+    assert_eq!(out.lines().count(), 1 + 1 + 20 + 1, "{out}");
+    assert!(out.ends_with("and 80 more; --json has all\n"), "{out}");
 }
 
 #[test]
