@@ -18,6 +18,7 @@ mod envoy_lost;
 mod examples;
 mod fairness;
 mod fallback;
+mod false_coordinator;
 mod final_cost;
 mod groups;
 mod grpc;
