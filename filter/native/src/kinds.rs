@@ -77,12 +77,12 @@ mod tests {
 
     /// The kinds that are asked for until a value of `kind` is found.
     fn questions(place: u64, likely: MetadataKind, kind: MetadataKind) -> Vec<MetadataKind> {
-        let asked = RefCell::new(Vec::new());
+        let order = RefCell::new(Vec::new());
         find(place, likely, |question| {
-            asked.borrow_mut().push(question);
+            order.borrow_mut().push(question);
             (question == kind).then_some(())
         });
-        asked.into_inner()
+        order.into_inner()
     }
 
     #[test]

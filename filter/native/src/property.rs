@@ -75,7 +75,7 @@ pub(crate) fn read(stream: StreamPtr, path: &[&str], likely: MetadataKind) -> Op
     match Place::of(path)? {
         Place::Attribute(id) => stream.attribute(id),
         Place::Metadata(source, ns, key) => {
-            let place = kinds::place(&(ns, key));
+            let place = kinds::place(&(source as u32, ns, key));
             let value = kinds::find(place, likely, |kind| stream.metadata(source, ns, key, kind));
             match value? {
                 MetadataValue::Texts(_) => None,
