@@ -166,7 +166,7 @@ impl Admission {
         if !self.overflow_logged {
             self.overflow_logged = true;
             let message = format!(
-                "tollgate: more scopes in use than max_scopes: new ones share {name}/{OVERFLOW}* (logged once)"
+                "tollgate: more scopes in use than max_scopes: some share {name}/{OVERFLOW}* (logged once)"
             );
             process.host.log(Level::Warn, &message);
         }
