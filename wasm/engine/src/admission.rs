@@ -17,6 +17,7 @@ use crate::shared_table::TableError;
 
 mod adjust;
 mod bytes;
+mod charge;
 mod decide;
 mod draw;
 mod final_cost;
@@ -31,6 +32,7 @@ mod scopes;
 mod shadow;
 mod streams;
 
+pub use charge::Charge;
 use draw::is_overflow;
 use first_leases::FirstLease;
 pub(crate) use first_leases::SlotMessages;
@@ -136,9 +138,9 @@ impl Admission {
     /// Counts the attempts of a request that has come. Returns whether all its token caches suffice.
     #[inline]
     pub(crate) fn count(&mut self, request: &Request) -> bool {
-        let (attempts, cost) = (request.attempts(), request.cost);
         let mut is_cached = true;
-        for target in request.targets() {
+        for (index, target) in request.targets().iter().enumerate() {
+            let (attempts, cost) = (request.attempts_at(index), request.cost_at(index));
             // One look at each entry: most requests need no other but that of `spend`.
             let Some(entry) = entry(&mut self.tables, *target) else {
                 is_cached = false;
@@ -166,9 +168,9 @@ impl Admission {
     /// Spends tokens of the worker's own for a request whose caches suffice.
     #[inline]
     pub(crate) fn spend(&mut self, request: &Request) {
-        for target in request.targets() {
+        for (index, target) in request.targets().iter().enumerate() {
             if let Some(entry) = entry(&mut self.tables, *target) {
-                entry.cache.take(request.cost);
+                entry.cache.take(request.cost_at(index));
             }
         }
     }

@@ -169,7 +169,9 @@ impl<H: Host> Engine<H> {
         let is_behind = self.is_behind_pending(request);
         if is_cached && !is_behind {
             self.admission.spend(request);
-            self.process.stats.allowed.add_one();
+            if request.prepaid.is_empty() {
+                self.process.stats.allowed.add_one();
+            }
             self.open_stream(request);
             return Decision::Admit;
         }

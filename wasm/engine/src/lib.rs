@@ -42,7 +42,7 @@ mod testing;
 mod usual_limits;
 mod wait_queues;
 
-pub use admission::Request;
+pub use admission::{Charge, Request};
 pub use config::{EngineConfig, HostFailure, Identity, Overflow, RULES_MAX, RuleConfig, Shape};
 pub use decision::{Decision, Shortfall};
 pub use effect::{Effect, Report, StreamEnd, StreamNeeds, Waited};

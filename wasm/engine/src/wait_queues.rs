@@ -171,7 +171,8 @@ impl WaitQueues {
     /// If it went behind all others there, two queues could wait for each other. The oldest request of
     /// a member goes behind none, so they do not.
     pub(crate) fn denial_before(&self, request: &Request, index: usize) -> Option<Denial> {
-        if self.is_empty() {
+        let cost = request.cost_at(index);
+        if self.is_empty() || cost == Tokens::ZERO {
             return None;
         }
         let target = *request.targets().get(index)?;
@@ -179,7 +180,7 @@ impl WaitQueues {
         if request.stage == Stage::Turn && !self.yields_at(request, target, member) {
             return None;
         }
-        self.denial(target, member, request.cost)
+        self.denial(target, member, cost)
     }
 
     /// Returns whether a request whose turn has come at another bucket goes behind one at this bucket.
@@ -222,7 +223,7 @@ impl WaitQueues {
         let is_open = denial.unit == Unit::Concurrency && now < deadline;
         let latest = deadline.saturating_sub(RELEASE_LAG);
         let in_time = |at| now < deadline && at <= latest;
-        let hoped_at = self.hoped_at(now, shortfall, member, request.cost);
+        let hoped_at = self.hoped_at(now, shortfall, member, request.cost_of(target));
         if !denial.retry_at.map_or(is_open, in_time) && !hoped_at.is_some_and(in_time) {
             return Err(WaitError::TooLong);
         }
@@ -315,7 +316,7 @@ impl WaitQueues {
             member: queued.member,
             arrival: queued.number,
             stream,
-            cost: queued.waiting.request.cost,
+            cost: queued.waiting.request.cost_of(queued.target),
         };
         let overtakes = queue.queue.join(now, waiter);
         self.deadlines.insert(queued.deadline, stream);
@@ -358,7 +359,8 @@ impl WaitQueues {
     ) -> Option<(QueuedRequest, Option<Shortfall>)> {
         let queued = self.take(now, stream, false)?;
         let target = queued.target;
-        let denial = self.denial(target, queued.member, queued.waiting.request.cost);
+        let cost = queued.waiting.request.cost_of(target);
+        let denial = self.denial(target, queued.member, cost);
         let shortfall = denial.map(|denial| Shortfall { target, denial });
         Some((queued, shortfall))
     }

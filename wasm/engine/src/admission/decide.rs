@@ -29,7 +29,7 @@ impl Admission {
         });
         let mut index: usize = 0;
         while let Some(target) = request.targets().get(index) {
-            if !self.is_cached(*target, request.cost) {
+            if !self.is_cached(*target, request.cost_at(index)) {
                 self.prepare(process, queues, request, index)?;
             }
             index = index.saturating_add(1);
@@ -45,7 +45,9 @@ impl Admission {
                 if request.needs_permits {
                     self.take_permits(request);
                 }
-                process.stats.allowed.add_one();
+                if request.prepaid.is_empty() {
+                    process.stats.allowed.add_one();
+                }
             }
             Decision::Deny(_) if request.has_final_cost => {
                 self.count_final_cost(&process.rules, request);
@@ -74,7 +76,10 @@ impl Admission {
             return Ok(());
         };
         self.note(&mut process.rules, request, target, result);
-        self.draw_bytes(process, request, target)?;
+        // The request's own body may be what the scope owes.
+        if !request.prepaid.has(index) {
+            self.draw_bytes(process, request, target)?;
+        }
         // As of now: each look at the shared table may have brought other terms.
         let Some(meters) = self.meters(target) else {
             return Ok(());
@@ -90,8 +95,9 @@ impl Admission {
                 rule: target.rule,
                 ..self.canonical_target(process, &id)?
             };
+            let place = request.targets().len();
             if request.push_canonical(canonical) {
-                self.count_attempts_of(canonical, request.attempts());
+                self.count_attempts_of(canonical, request.attempts_at(place));
             }
         }
         Ok(())

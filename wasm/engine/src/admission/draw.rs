@@ -119,7 +119,7 @@ impl Admission {
         index: usize,
     ) -> Result<DrawResult, TableError> {
         let drawn = self.draw_or_fail(process, request, index);
-        drawn.or_else(|error| contended(process, Unit::Requests, request.cost, error))
+        drawn.or_else(|error| contended(process, Unit::Requests, request.cost_at(index), error))
     }
 
     fn draw_or_fail<H: Host>(
@@ -131,7 +131,7 @@ impl Admission {
         let Some(target) = request.targets().get(index).copied() else {
             return Ok(DrawResult::Ready);
         };
-        let cost = request.cost;
+        let cost = request.cost_at(index);
         if entry(&mut self.tables, target).is_some_and(|entry| entry.cache.left() >= cost) {
             return Ok(DrawResult::Ready);
         }

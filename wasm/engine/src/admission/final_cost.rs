@@ -20,12 +20,12 @@ impl Admission {
     /// Counts a refused request as much as it would usually have cost, for so much is wanted.
     #[cold]
     pub(super) fn count_final_cost(&mut self, rules: &Rules, request: &Request) {
-        let counted = request.attempts();
-        for target in request.targets() {
+        for (index, target) in request.targets().iter().enumerate() {
             if !rules.has_final_cost(target.rule) {
                 continue;
             }
             let usual = entry(&mut self.tables, *target).map_or(0, |entry| entry.usual_cost);
+            let counted = request.attempts_at(index);
             self.count_attempts_of(*target, usual.saturating_sub(counted));
         }
     }

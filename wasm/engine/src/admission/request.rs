@@ -2,6 +2,7 @@
 
 use tollgate_core::units::Tokens;
 
+use super::charge::Prepaid;
 use crate::config::RULES_MAX;
 use crate::decision::{Decision, Shortfall};
 use crate::refusal::Refusal;
@@ -60,6 +61,8 @@ pub struct Request {
     pub(crate) stream: u32,
     /// Tokens of requests that it needs of each bucket.
     pub(crate) cost: Tokens,
+    /// The part of it that has been charged already.
+    pub(crate) prepaid: Prepaid,
     pub(crate) stage: Stage,
     pub(crate) findings: Findings,
     /// Refusal without effect from before any bucket was looked at.
@@ -154,6 +157,7 @@ impl Request {
             root,
             stream,
             cost,
+            prepaid: Prepaid::NONE,
             stage: Stage::New,
             findings: Findings {
                 pending: false,
@@ -168,6 +172,11 @@ impl Request {
             counts_until_end: false,
             has_final_cost: false,
         }
+    }
+
+    /// Returns its stream.
+    pub fn stream(&self) -> u32 {
+        self.stream
     }
 
     /// Returns the settings of its configuration.
@@ -208,6 +217,11 @@ impl Request {
         let own = self.own;
         let is_new = !self.needs(target);
         if is_new {
+            let mut leads = self.own_targets().iter();
+            let lead = leads.position(|lead| lead.table == target.rule);
+            if lead.is_some_and(|lead| self.prepaid.has(lead)) {
+                self.prepaid.add(self.len);
+            }
             self.push(target);
             self.own = own;
         }
@@ -237,10 +251,26 @@ impl Request {
         self.targets.get(..self.own).unwrap_or_default()
     }
 
-    /// Returns the attempts that the request counts for in the demand.
+    /// Returns the tokens that the request still needs of the target at `index`.
     #[inline]
-    pub(crate) fn attempts(&self) -> u32 {
-        u32::try_from(self.cost.whole()).unwrap_or(u32::MAX)
+    pub(crate) fn cost_at(&self, index: usize) -> Tokens {
+        match self.prepaid.is_empty() {
+            true => self.cost,
+            false => self.cost.saturating_sub(self.prepaid.cost_at(index)),
+        }
+    }
+
+    /// Returns the tokens that the request still needs of one of its targets.
+    pub(crate) fn cost_of(&self, target: Target) -> Tokens {
+        let mut targets = self.targets().iter();
+        let index = targets.position(|other| other.bucket() == target.bucket());
+        index.map_or(self.cost, |index| self.cost_at(index))
+    }
+
+    /// Returns the attempts that the request counts for in the demand of the target at `index`.
+    #[inline]
+    pub(crate) fn attempts_at(&self, index: usize) -> u32 {
+        u32::try_from(self.cost_at(index).whole()).unwrap_or(u32::MAX)
     }
 
     /// Lets the request count nowhere: it goes on without a decision and took nothing to put back.

@@ -117,7 +117,7 @@ impl Admission {
                 has_final_cost,
             });
             if meters.is_some_and(|meters| meters.counts_bytes()) {
-                open.counted = Some([0; 2]);
+                open.counted = Some([request.prepaid.request_bytes, 0]);
             }
             entry.streams = entry.streams.saturating_add(1);
         }

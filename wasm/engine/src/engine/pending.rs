@@ -31,6 +31,7 @@ impl<H: Host> Engine<H> {
         !pending.is_empty()
             && pending.len() < request.root.max_pending
             && request.cost > Tokens::ZERO
+            && request.prepaid.is_empty()
             && self.in_order(request).any(|target| {
                 let mut buckets = self.admission.buckets(&self.process.rules, target);
                 buckets.any(|bucket| pending.is_ordered_at(bucket))

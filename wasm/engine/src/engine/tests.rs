@@ -30,6 +30,7 @@ mod limit_status;
 mod modes;
 mod nudges;
 mod order;
+mod passes;
 mod pending;
 mod permits;
 mod process;
