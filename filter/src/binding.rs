@@ -2,8 +2,9 @@
 
 use core::cell::RefCell;
 
-use tollgate_engine::Decision;
+use tollgate_engine::{Charge, Decision};
 
+use crate::bound_stream::BoundStream;
 use crate::config::Config;
 use crate::host::{Host, HostError};
 use crate::route::Routes;
@@ -15,6 +16,8 @@ pub struct Binding {
     root: BoundRoot,
     /// Exceptions of routes, if they may have any.
     routes: Option<RefCell<Routes<BoundRule>>>,
+    /// What the stream was charged that ended last, until the next request comes.
+    ended: RefCell<Charge>,
 }
 
 // === impl Binding ===
@@ -36,35 +39,65 @@ impl Binding {
         }
         let root = worker.configure(config)?;
         let names = config.engine.rules.iter().map(|rule| rule.name.clone());
-        let named = names.zip(root.rules.iter().cloned()).collect();
+        let named = names.zip(root.plain.rules.iter().cloned()).collect();
         let routes = config.per_route.then(|| RefCell::new(Routes::new(named)));
-        Ok(Self { root, routes })
+        Ok(Self {
+            root,
+            routes,
+            ended: RefCell::default(),
+        })
     }
 
-    /// Decides on the request at hand, which is the stream `stream`.
+    /// Decides on the request at hand, which is `stream`.
     #[inline]
-    pub fn admit<H: Host + Clone>(&self, worker: &mut Worker<H>, stream: u32) -> Decision {
+    pub fn admit<H: Host + Clone>(
+        &self,
+        worker: &mut Worker<H>,
+        stream: &mut BoundStream,
+    ) -> Decision {
+        let earlier = self.replace_ended(Charge::default());
         match &self.routes {
-            None => worker.admit(&self.root, stream),
-            Some(routes) => self.admit_by_route(worker, routes, stream),
+            None => worker.admit(&self.root, &self.root.plain, stream, &earlier),
+            Some(routes) => self.admit_by_route(worker, routes, stream, &earlier),
         }
+    }
+
+    /// Notes that `stream` has ended: its request may come again at once, as the next stream.
+    #[inline]
+    pub fn leave(&self, stream: &mut BoundStream) {
+        self.replace_ended(core::mem::take(&mut stream.charge));
+    }
+
+    #[inline]
+    fn replace_ended(&self, charge: Charge) -> Charge {
+        // Never borrowed for longer than this.
+        let ended = self.ended.try_borrow_mut();
+        ended.map_or_else(
+            |_| Charge::default(),
+            |mut ended| core::mem::replace(&mut *ended, charge),
+        )
     }
 
     fn admit_by_route<H: Host + Clone>(
         &self,
         worker: &mut Worker<H>,
         routes: &RefCell<Routes<BoundRule>>,
-        stream: u32,
+        stream: &mut BoundStream,
+        earlier: &Charge,
     ) -> Decision {
         // Streams are never entered while another one of the worker runs.
         let Ok(mut routes) = routes.try_borrow_mut() else {
-            return worker.admit(&self.root, stream);
+            return worker.admit(&self.root, &self.root.plain, stream, earlier);
         };
         let host = worker.host.clone();
-        match routes.at_hand(&host) {
+        let special = routes.at_hand(&host, |error| worker.ignore_route_field(&error));
+        match special {
             Ok(special) if special.disabled => Decision::Admit,
-            Ok(special) => worker.admit_at(&self.root, &special.rules, stream, special.cost),
+            Ok(special) => worker.admit(&self.root, special, stream, earlier),
             Err(error) => worker.fail(&self.root, &error),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,7 @@ mod terms;
 
 use coordinator::{coordinator, names_cluster};
 use fields::Fields;
+pub(crate) use fields::{shortened, similar};
 pub(crate) use rule::{Missing, Rule};
 #[cfg(test)]
 pub(crate) use terms::Body;

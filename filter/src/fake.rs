@@ -12,6 +12,7 @@ use tollgate_proto::v1;
 
 use crate::grpc_service;
 use crate::host::{Cas, Destination, Host, HostError, Kind, Level, Metric, Written};
+use crate::notes::{Notes, joined};
 
 /// State that the workers of a process share, and the fate of their streams.
 #[derive(Default)]
@@ -271,9 +272,12 @@ impl Host for Fake {
         Ok(self.properties.borrow().get(&text).cloned())
     }
 
-    fn note(&self, name: &str, value: &str) {
-        let key = (self.selected.get(), name.to_owned());
-        self.notes.borrow_mut().insert(key, value.to_owned());
+    fn note(&self, notes: Notes) {
+        let key = |name: &str| (self.selected.get(), name.to_owned());
+        let notes = joined(notes, |name| self.notes.borrow().get(&key(name)).cloned());
+        let notes = notes.into_iter();
+        let notes = notes.map(|(name, value)| (key(name), value));
+        self.notes.borrow_mut().extend(notes);
     }
 
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError> {

@@ -8,9 +8,10 @@ use std::rc::Rc;
 
 use prost::Message;
 use tollgate_core::lease::Unit;
-use tollgate_engine::{Decision, Identity, codec};
+use tollgate_engine::{Charge, Decision, Identity, codec};
 use tollgate_proto::{number, v1};
 
+use crate::bound_stream::BoundStream;
 use crate::config::Config;
 use crate::fake::{Fake, Process};
 use crate::host::Host;
@@ -41,7 +42,7 @@ const HEADERS: [&str; 10] = [
     "te",
 ];
 /// The properties that it reads.
-const PROPERTIES: [&str; 8] = [
+const PROPERTIES: [&str; 9] = [
     "source.address",
     "connection.uri_san_peer_certificate",
     "connection.dns_san_peer_certificate",
@@ -50,6 +51,7 @@ const PROPERTIES: [&str; 8] = [
     "xds.virtual_host_metadata.filter_metadata.tollgate",
     "xds.route_metadata.filter_metadata.app.plan",
     "filter_state.app.tenant",
+    "filter_state.num_internal_redirects",
 ];
 /// The small records of a process, by their place in the input; all others are slots.
 const RECORDS: [&str; 4] = ["process", "leader", "workers", "dirty"];
@@ -63,6 +65,8 @@ struct Proxy {
     worker: Worker<Fake>,
     root: BoundRoot,
     stream: u32,
+    /// What the latest stream was charged.
+    charge: Charge,
 }
 
 // === impl Proxy ===
@@ -82,12 +86,18 @@ impl Proxy {
             worker,
             root,
             stream: 0,
+            charge: Charge::default(),
         }
     }
 
     fn request(&mut self) -> Decision {
         self.stream += 1;
-        let decision = self.worker.admit(&self.root, self.stream);
+        let mut stream = BoundStream::new(self.stream);
+        let plain = &self.root.plain;
+        let decision = self
+            .worker
+            .admit(&self.root, plain, &mut stream, &self.charge);
+        self.charge = stream.charge;
         if let Decision::Deny(refusal) = decision {
             let host = &self.worker.host;
             host.select(self.stream).unwrap();
@@ -176,10 +186,17 @@ pub fn request(bytes: &[u8]) {
         assert_eq!(first, again, "the same request has the same key");
     }
     let names = config.engine.rules.iter().map(|rule| rule.name.clone());
-    let mut routes = Routes::new(names.zip(proxy.root.rules.iter().cloned()).collect());
-    if let Ok(special) = routes.at_hand(&proxy.worker.host) {
-        let (rules, cost) = (special.rules.clone(), special.cost);
-        proxy.worker.admit_at(&proxy.root, &rules, u32::MAX, cost);
+    let rules = proxy.root.plain.rules.iter().cloned();
+    let mut routes = Routes::new(names.zip(rules).collect());
+    let host = proxy.worker.host.clone();
+    let special = routes.at_hand(&host, |error| proxy.worker.ignore_route_field(&error));
+    if let Ok(special) = special {
+        let mut stream = BoundStream::new(u32::MAX);
+        let root = &proxy.root;
+        proxy
+            .worker
+            .admit(root, special, &mut stream, &Charge::default());
+        proxy.charge = stream.charge;
     }
     proxy.passed(2);
     process.advance(config.engine.tick);
@@ -222,7 +239,7 @@ pub fn records(bytes: &[u8]) {
                 _ => proxy.worker.handle_failure(token, 14),
             }
         }
-        proxy.worker.forget(proxy.stream);
+        proxy.worker.forget(&mut BoundStream::new(proxy.stream));
     }
 }
 
@@ -260,7 +277,7 @@ pub fn answers(bytes: &[u8]) {
             }
         }
         if input.byte().is_multiple_of(4) {
-            proxy.worker.forget(proxy.stream);
+            proxy.worker.forget(&mut BoundStream::new(proxy.stream));
         }
     }
 }

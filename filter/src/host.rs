@@ -14,6 +14,7 @@ use tollgate_engine::OwnSlots;
 pub use tollgate_engine::{Cas, HostError, Level, Written};
 
 use crate::grpc_service::Address;
+use crate::notes::Notes;
 
 #[cfg(target_os = "wasi")]
 pub(crate) use envoy::{Envoy, configuration, grpc_message};
@@ -66,8 +67,9 @@ pub trait Host {
     /// Evaluates an expression on the request at hand; none where it fails, such as for a header
     /// that the request does not have.
     fn evaluate(&self, expression: u32) -> Result<Option<Vec<u8>>, HostError>;
-    /// Leaves a value to the access log, as the filter state `wasm.<name>` of the stream at hand.
-    fn note(&self, name: &str, value: &str);
+    /// Leaves values to the access log and the response, as the filter state of the stream at hand, with
+    /// those that are [there already](crate::joined).
+    fn note(&self, notes: Notes);
     /// Reads a record of all workers, and its version.
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError>;
     /// Writes a record if it still has the version `cas`.
@@ -117,6 +119,7 @@ pub trait Host {
 mod envoy {
     use super::*;
     use crate::grpc_service;
+    use crate::notes::{joined, state_name};
     use proxy_wasm::hostcalls;
     use proxy_wasm::types::{LogLevel, MapType, MetricType, Status};
 
@@ -190,9 +193,15 @@ mod envoy {
         }
 
         /// Accepted for a stream that lives: the value is bytes, of which nothing is demanded.
-        fn note(&self, name: &str, value: &str) {
-            // As with log lines.
-            let _ = hostcalls::set_property(vec![name], Some(value.as_bytes()));
+        fn note(&self, notes: Notes) {
+            let earlier = |name: &str| {
+                let value = self.property(&["filter_state", &state_name(name)]);
+                String::from_utf8(value.ok().flatten()?).ok()
+            };
+            for (name, value) in joined(notes, earlier) {
+                // As with log lines.
+                let _ = hostcalls::set_property(vec![name], Some(value.as_bytes()));
+            }
         }
 
         /// Found or not; there is nothing else.

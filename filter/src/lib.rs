@@ -23,6 +23,7 @@
 )]
 
 mod binding;
+mod bound_stream;
 mod clock;
 mod condition;
 mod config;
@@ -38,6 +39,7 @@ mod key;
 mod limit_status;
 mod max_wait;
 mod metrics;
+mod notes;
 #[cfg(target_os = "wasi")]
 mod plugin;
 mod refusal;
@@ -45,10 +47,12 @@ mod route;
 mod worker;
 
 pub use binding::Binding;
+pub use bound_stream::BoundStream;
 pub use clock::now;
 pub use config::{Config, ConfigError};
 pub use grpc_service::{Address, Files, Pem, REREAD_SECONDS, Tls, authority};
 pub use host::{Cas, Destination, Host, HostError, Kind, Level, Metric, Written};
+pub use notes::{Notes, joined, state_name};
 pub use refusal::Protocol;
 pub use worker::Worker;
 

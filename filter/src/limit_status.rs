@@ -8,9 +8,7 @@ use tollgate_core::lease::Unit;
 use tollgate_engine::{LimitStatus, policy, seconds};
 
 use crate::config::Formats;
-
-/// Values for a response, by name.
-pub(crate) type Notes = Vec<(&'static str, String)>;
+use crate::notes::{Notes, RATELIMIT, RATELIMIT_POLICY, TIGHTEST};
 
 /// The notes for a request that has passed these rules, by name; those without a limit are not told.
 pub(crate) fn notes(formats: Formats, rules: &[(&str, LimitStatus)]) -> Notes {
@@ -22,22 +20,23 @@ pub(crate) fn notes(formats: Formats, rules: &[(&str, LimitStatus)]) -> Notes {
             let items = limited.clone().map(|(rule, status)| item(rule, status));
             items.collect::<Vec<_>>().join(", ")
         };
-        notes.push(("tollgate.ratelimit", each(state)));
-        notes.push(("tollgate.ratelimit_policy", each(rule_of)));
+        notes.push((RATELIMIT, each(state)));
+        notes.push((RATELIMIT_POLICY, each(rule_of)));
+        notes.retain(|(_, value)| !value.is_empty());
     }
     if formats.draft03
         && let Some((rule, least)) = limited.min_by_key(|(_, status)| status.left)
     {
         let (quota, window) = quota(least).unwrap_or_default();
         let limit = format!("{quota}, {quota}{window};name=\"{rule}\"");
-        notes.push(("tollgate.x_ratelimit_limit", limit));
         let left = least.left.whole().to_string();
-        notes.push(("tollgate.x_ratelimit_remaining", left));
-        if let Some(full_in) = least.full_in {
-            notes.push(("tollgate.x_ratelimit_reset", seconds(full_in).to_string()));
-        }
+        let full_in = least.full_in.map(|full_in| seconds(full_in).to_string());
+        notes.extend(
+            TIGHTEST
+                .into_iter()
+                .zip([limit, left, full_in.unwrap_or_default()]),
+        );
     }
-    notes.retain(|(_, value)| !value.is_empty());
     notes
 }
 

@@ -17,7 +17,7 @@ use crate::host::{Host, HostError, Kind, Metric};
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     metrics: BTreeMap<String, Metric>,
-    /// In the order of [`counters`].
+    /// In the order of [`Metrics::counters`].
     counters: Vec<Published>,
     /// By rule, in the order of [`causes`].
     rules: Vec<Vec<Published>>,
@@ -27,6 +27,8 @@ pub(crate) struct Metrics {
     wait_ms: Option<Metric>,
     /// Costs of requests that could not be read.
     pub(crate) invalid_costs: Counter,
+    /// Fields of routes' metadata that are ignored.
+    pub(crate) invalid_route_fields: Counter,
 }
 
 /// A counter, and how much of it Envoy knows of.
@@ -47,7 +49,7 @@ impl Metrics {
         // A configuration that is refused is counted by the root context, which has no worker then.
         self.metric(host, Kind::Counter, "config_rejected")?;
         let mut published = Vec::new();
-        for (name, _) in counters(&Stats::default(), Counter::default()) {
+        for (name, _) in self.counters(&Stats::default()) {
             published.push(self.counter(host, name)?);
         }
         self.counters = published;
@@ -89,7 +91,7 @@ impl Metrics {
                 host.record(*metric, level)?;
             }
         }
-        let all = counters(engine.stats(), self.invalid_costs);
+        let all = self.counters(engine.stats());
         for (published, (_, counter)) in self.counters.iter_mut().zip(all) {
             published.send(host, counter)?;
         }
@@ -107,6 +109,30 @@ impl Metrics {
             return Ok(());
         };
         host.record(metric, u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn counters(&self, stats: &Stats) -> [(&'static str, Counter); 19] {
+        [
+            ("allowed", stats.allowed),
+            ("pending", stats.pending),
+            ("waited", stats.waited),
+            ("wait_timeouts", stats.wait_timeouts),
+            ("wait_too_long", stats.wait_too_long),
+            ("wait_full", stats.wait_full),
+            ("refreshes", stats.refreshes),
+            ("refresh_errors", stats.refresh_errors),
+            ("nudges", stats.nudges),
+            ("nudge_errors", stats.nudge_errors),
+            ("watches", stats.watches),
+            ("watch_floods", stats.watch_floods),
+            ("lower_epochs", stats.lower_epochs),
+            ("epoch_jumps", stats.epoch_jumps),
+            ("overflow", stats.overflow),
+            ("contended", stats.contended),
+            ("host_failures", stats.host_failures),
+            ("invalid_costs", self.invalid_costs),
+            ("invalid_route_fields", self.invalid_route_fields),
+        ]
     }
 
     fn counter<H: Host>(&mut self, host: &H, name: &str) -> Result<Published, HostError> {
@@ -140,29 +166,6 @@ impl Published {
 }
 
 // === free functions ===
-
-fn counters(stats: &Stats, invalid_costs: Counter) -> [(&'static str, Counter); 18] {
-    [
-        ("allowed", stats.allowed),
-        ("pending", stats.pending),
-        ("waited", stats.waited),
-        ("wait_timeouts", stats.wait_timeouts),
-        ("wait_too_long", stats.wait_too_long),
-        ("wait_full", stats.wait_full),
-        ("refreshes", stats.refreshes),
-        ("refresh_errors", stats.refresh_errors),
-        ("nudges", stats.nudges),
-        ("nudge_errors", stats.nudge_errors),
-        ("watches", stats.watches),
-        ("watch_floods", stats.watch_floods),
-        ("lower_epochs", stats.lower_epochs),
-        ("epoch_jumps", stats.epoch_jumps),
-        ("overflow", stats.overflow),
-        ("contended", stats.contended),
-        ("host_failures", stats.host_failures),
-        ("invalid_costs", invalid_costs),
-    ]
-}
 
 fn levels(process: &ProcessStats) -> [(&'static str, u64); 7] {
     [

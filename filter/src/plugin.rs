@@ -14,6 +14,7 @@ use proxy_wasm::types::Action;
 use tollgate_engine::{Decision, Identity, Refusal};
 
 use crate::binding::Binding;
+use crate::bound_stream::BoundStream;
 use crate::config::{Config, ConfigError};
 use crate::host::{Envoy, Host, HostError, Kind, Level, configuration, grpc_message};
 use crate::refusal::Protocol;
@@ -49,6 +50,7 @@ struct Plugin {
 struct Stream {
     plugin: Rc<Plugin>,
     context: u32,
+    bound: BoundStream,
     /// True if the worker remembers something of it.
     known: bool,
 }
@@ -219,7 +221,7 @@ impl HttpContext for Stream {
         let Ok(mut worker) = plugin.worker.try_borrow_mut() else {
             return Action::Continue;
         };
-        let decision = plugin.binding.admit(&mut worker, self.context);
+        let decision = plugin.binding.admit(&mut worker, &mut self.bound);
         self.known = worker.remembers(self.context);
         if worker.is_hurried() {
             plugin.adjust_period(&worker);
@@ -240,8 +242,9 @@ impl Drop for Stream {
         if self.known
             && let Ok(mut worker) = self.plugin.worker.try_borrow_mut()
         {
-            worker.forget(self.context);
+            worker.forget(&mut self.bound);
         }
+        self.plugin.binding.leave(&mut self.bound);
     }
 }
 
@@ -264,6 +267,7 @@ pub(crate) fn stream(context: u32, root: u32) -> Box<dyn HttpContext> {
         Some(plugin) => Box::new(Stream {
             plugin,
             context,
+            bound: BoundStream::new(context),
             known: false,
         }),
         None => Box::new(Unconfigured),

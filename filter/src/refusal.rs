@@ -5,6 +5,7 @@ use tollgate_engine::{Refusal, Refuser, Reply};
 
 use crate::config::Terms;
 use crate::host::{Host, HostError};
+use crate::notes::{Notes, PAUSE_MS, REASON, TIGHTEST};
 
 use grpc::GrpcStatus;
 
@@ -69,15 +70,23 @@ impl Speaker<'_> {
         protocol: Protocol,
     ) -> Result<(), HostError> {
         let reply = Reply::new(refusal, now, self.refuser());
-        host.note("tollgate.reason", &reply.reason);
-        if let Some(pause) = reply.pause_ms() {
-            host.note("tollgate.pause_ms", &pause.to_string());
-        }
+        host.note(self.notes(&reply));
         match protocol {
             Protocol::Http => self.send_http(host, &reply),
             Protocol::Grpc => self.send_grpc(host, &reply),
             Protocol::GrpcWeb { is_text } => self.send_grpc_web(host, &reply, is_text),
         }
+    }
+
+    fn notes(&self, reply: &Reply) -> Notes {
+        let mut notes = vec![(REASON, reply.reason.clone())];
+        let pause = reply.pause_ms();
+        notes.extend(pause.map(|pause| (PAUSE_MS, pause.to_string())));
+        if self.terms.formats.draft03 {
+            // The refusal carries these fields itself, of its own limit.
+            notes.extend(TIGHTEST.map(|name| (name, String::new())));
+        }
+        notes
     }
 
     fn refuser(&self) -> Refuser<'_> {

@@ -5,15 +5,18 @@
 //! a zero byte after each). It is asked for on each request, so that a changed route counts at once,
 //! and taken apart only the first time that it looks as it does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tollgate_core::units::Tokens;
 
+use crate::config::{shortened, similar};
 use crate::cost;
-use crate::host::{Host, HostError, Level};
+use crate::host::{Host, HostError};
 
 /// The namespace of the metadata.
 const NAMESPACE: &str = "tollgate";
+/// The fields of the metadata.
+const FIELDS: [&str; 3] = ["disabled", "cost", "scopes"];
 /// The most forms of metadata that are remembered; more begin anew.
 const KNOWN_MAX: usize = 1000;
 /// The most tokens that a request may cost.
@@ -40,19 +43,34 @@ pub(crate) struct Routes<R> {
     known: BTreeMap<Vec<u8>, Special<R>>,
 }
 
-/// Why metadata cannot be used.
+/// Field of a route's metadata that is ignored, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum RouteError {
+pub(crate) enum FieldError {
     #[error("it is not an object")]
     Form,
-    #[error("disabled must be true or false")]
-    Disabled,
-    #[error("cost must be a number from 0 to 1000000")]
-    Cost,
-    #[error("scopes must be a list of names of rules, {0:?} is none")]
+    #[error("disabled is {0}, must be true or false")]
+    Disabled(String),
+    #[error("cost is {0}, must be a number from 0 to 1000000")]
+    Cost(String),
+    #[error("scopes is {0}, must be a list of names of rules")]
     Scopes(String),
-    #[error("scopes must name each rule once, {0:?} is there twice")]
-    Repeated(String),
+    #[error("scopes has {0:?}, which is the name of no rule{hint}", hint = hint(.1.as_deref()))]
+    Rule(String, Option<String>),
+    #[error("{0}{hint}", hint = hint(Some(.1)))]
+    Unknown(String, &'static str),
+}
+
+// === impl Special ===
+
+impl<R> Special<R> {
+    /// Returns the settings where a route has none.
+    pub(crate) fn of(rules: Vec<R>) -> Self {
+        Self {
+            disabled: false,
+            cost: Tokens::ONE,
+            rules,
+        }
+    }
 }
 
 // === impl Routes ===
@@ -60,74 +78,111 @@ pub(crate) enum RouteError {
 impl<R: Clone> Routes<R> {
     /// Nothing is known yet of routes that all `rules` apply to.
     pub(crate) fn new(rules: Vec<(String, R)>) -> Self {
-        let plain = Special {
-            disabled: false,
-            cost: Tokens::ONE,
-            rules: rules.iter().map(|(_, rule)| rule.clone()).collect(),
-        };
         Self {
+            plain: Special::of(rules.iter().map(|(_, rule)| rule.clone()).collect()),
             rules,
-            plain,
             known: BTreeMap::new(),
         }
     }
 
     /// Returns the settings for the request at hand: those of its route, else of its virtual host, else
-    /// what holds for all. Metadata that makes no sense is logged once and counts as none.
-    pub(crate) fn at_hand<H: Host>(&mut self, host: &H) -> Result<&Special<R>, HostError> {
-        let said = |of: &str| host.property(&["xds", of, "filter_metadata", NAMESPACE]);
-        let said = match said("route_metadata")? {
-            None => said("virtual_host_metadata")?,
+    /// what holds for all. Each field stands or falls alone; those that are ignored go to `on_error`, as
+    /// long as the metadata is remembered only once.
+    pub(crate) fn at_hand<H: Host>(
+        &mut self,
+        host: &H,
+        on_error: impl FnMut(FieldError),
+    ) -> Result<&Special<R>, HostError> {
+        let metadata = |of: &str| host.property(&["xds", of, "filter_metadata", NAMESPACE]);
+        let metadata = match metadata("route_metadata")? {
+            None => metadata("virtual_host_metadata")?,
             route => route,
         };
-        let Some(said) = said else {
+        let Some(metadata) = metadata else {
             return Ok(&self.plain);
         };
-        if !self.known.contains_key(&said) {
-            let special = self.read(&said).unwrap_or_else(|error| {
-                let message = format!("tollgate: ignored metadata of a route: {error}");
-                host.log(Level::Warn, &message);
-                self.plain.clone()
-            });
+        if !self.known.contains_key(&metadata) {
+            let special = self.read(&metadata, on_error);
             if self.known.len() >= KNOWN_MAX {
                 self.known.clear();
             }
-            self.known.insert(said.clone(), special);
+            self.known.insert(metadata.clone(), special);
         }
-        Ok(self.known.get(&said).unwrap_or(&self.plain))
+        Ok(self.known.get(&metadata).unwrap_or(&self.plain))
     }
 
-    fn read(&self, metadata: &[u8]) -> Result<Special<R>, RouteError> {
+    fn read(&self, metadata: &[u8], mut on_error: impl FnMut(FieldError)) -> Special<R> {
         let mut special = self.plain.clone();
-        for (name, value) in pairs(metadata).ok_or(RouteError::Form)? {
+        let Some(fields) = pairs(metadata) else {
+            on_error(FieldError::Form);
+            return special;
+        };
+        for (name, value) in fields {
             match name {
-                b"disabled" => special.disabled = flag(value).ok_or(RouteError::Disabled)?,
-                b"cost" => special.cost = cost_of(value).ok_or(RouteError::Cost)?,
-                b"scopes" => special.rules = self.named(value)?,
-                // Of a newer filter, perhaps.
-                _ => {}
+                b"disabled" => match flag(value) {
+                    Some(disabled) => special.disabled = disabled,
+                    None => on_error(FieldError::Disabled(shown(value))),
+                },
+                b"cost" => match cost_of(value) {
+                    Some(cost) => special.cost = cost,
+                    None => on_error(FieldError::Cost(shown(value))),
+                },
+                b"scopes" => match pairs(value) {
+                    Some(names) => special.rules = self.named(&names, &mut on_error),
+                    None => on_error(FieldError::Scopes(shown(value))),
+                },
+                // Of a newer filter, or of somebody else.
+                other => {
+                    let name = String::from_utf8_lossy(other).into_owned();
+                    if let Some(meant) = similar(&name, FIELDS.iter().copied()) {
+                        on_error(FieldError::Unknown(name, meant));
+                    }
+                }
             }
         }
-        Ok(special)
+        special
     }
 
-    fn named(&self, list: &[u8]) -> Result<Vec<R>, RouteError> {
-        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        let names = pairs(list).ok_or_else(|| RouteError::Scopes(text(list)))?;
-        let mut seen = BTreeSet::new();
-        if let Some((repeated, _)) = names.iter().find(|(name, _)| !seen.insert(*name)) {
-            return Err(RouteError::Repeated(text(repeated)));
+    /// Returns the rules with these names, each once.
+    fn named(&self, names: &[(&[u8], &[u8])], on_error: &mut impl FnMut(FieldError)) -> Vec<R> {
+        let mut found = BTreeMap::new();
+        for (name, _) in names {
+            let mut rules = self.rules.iter().enumerate();
+            let rule = rules.find(|(_, (known, _))| known.as_bytes() == *name);
+            match rule {
+                Some((place, (_, rule))) => {
+                    found.insert(place, rule.clone());
+                }
+                None => {
+                    let name = String::from_utf8_lossy(name).into_owned();
+                    let known = self.rules.iter().map(|(known, _)| known.as_str());
+                    let meant = similar(&name, known).map(str::to_owned);
+                    on_error(FieldError::Rule(name, meant));
+                }
+            }
         }
-        let rule = |(name, _): (&[u8], _)| {
-            let found = self.rules.iter().find(|rule| *rule.0.as_bytes() == *name);
-            let found = found.ok_or_else(|| RouteError::Scopes(text(name)))?;
-            Ok(found.1.clone())
-        };
-        names.into_iter().map(rule).collect()
+        found.into_values().collect()
     }
 }
 
 // === free functions ===
+
+fn hint(meant: Option<&str>) -> String {
+    meant.map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"))
+}
+
+/// Returns a value as a warning shows it: as a text if it can be one, else as the number that it can be.
+fn shown(value: &[u8]) -> String {
+    match core::str::from_utf8(value) {
+        Ok(text) if !text.is_empty() && !text.contains(char::is_control) => {
+            shortened(format!("{text:?}"))
+        }
+        _ => match <[u8; 8]>::try_from(value) {
+            Ok(number) => f64::from_le_bytes(number).to_string(),
+            Err(_) => "of another type".to_owned(),
+        },
+    }
+}
 
 /// A boolean is one byte.
 fn flag(value: &[u8]) -> Option<bool> {

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
-    Decision, Effect, Engine, Identity, Refusal, Report, Request, RootSettings, RuleId, StreamEnd,
-    Waited, reason,
+    Charge, Decision, Effect, Engine, Identity, Refusal, Report, Request, RootSettings, RuleId,
+    StreamEnd, Waited, reason,
 };
 
+use crate::bound_stream::BoundStream;
 use crate::condition::Condition;
 use crate::config::{Config, Formats, Missing, Rule, Terms};
 use crate::cost;
@@ -19,12 +20,19 @@ use crate::key::{self, Found, Key};
 use crate::limit_status::notes;
 use crate::max_wait::max_wait;
 use crate::metrics::Metrics;
+use crate::notes::{SHADOW, WAITED_MS};
 use crate::refusal::{Protocol, Speaker};
+use crate::route::Special;
 
+mod routes;
 mod watch;
+
+use routes::RouteWarnings;
 
 /// Minimum time between two logged refusals without effect.
 const SHADOW_LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Envoy's count of the redirects that it has followed itself for a request; no client can set it.
+const REDIRECTS: &[&str] = &["filter_state", "num_internal_redirects"];
 
 /// An engine and what Envoy has to do with it.
 #[derive(Debug)]
@@ -35,6 +43,7 @@ pub struct Worker<H> {
     metrics: Metrics,
     waiting: BTreeMap<u32, WaitingStream>,
     shadow_logged: Option<Instant>,
+    route_warnings: RouteWarnings,
     /// True if the coordinators are called at an address instead of a cluster.
     has_address: bool,
     /// Root contexts whose configurations are this worker's.
@@ -64,7 +73,8 @@ struct RuleText {
 /// A configuration as a root context uses it.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundRoot {
-    pub(crate) rules: Vec<BoundRule>,
+    /// Settings of requests whose route has none.
+    pub(crate) plain: Special<BoundRule>,
     settings: RootSettings,
     /// Which fields the responses to admitted requests can carry.
     formats: Formats,
@@ -95,6 +105,7 @@ impl<H: Host + Clone> Worker<H> {
             metrics: Metrics::default(),
             waiting: BTreeMap::new(),
             shadow_logged: None,
+            route_warnings: RouteWarnings::default(),
             has_address: config.address.is_some(),
             roots: BTreeSet::new(),
         }
@@ -110,7 +121,7 @@ impl<H: Host + Clone> Worker<H> {
         let rules = root.rules.into_iter().zip(names.zip(&config.rules));
         let rules = rules.map(|(id, (name, rule))| self.bind(id, name, rule));
         Ok(BoundRoot {
-            rules: rules.collect(),
+            plain: Special::of(rules.collect()),
             settings: root.settings,
             formats: config.admitted_headers,
         })
@@ -137,40 +148,64 @@ impl<H: Host + Clone> Worker<H> {
         self.engine.warn_once(warning);
     }
 
-    /// Decides on the request at hand, which is the stream `stream`, at the cost of one token.
+    /// Decides on the request at hand, which is `stream`, by the settings of its route. One that costs
+    /// nothing passes. `earlier` is what the stream was charged that ended just before.
     #[inline]
-    pub(crate) fn admit(&mut self, root: &BoundRoot, stream: u32) -> Decision {
-        self.admit_at(root, &root.rules, stream, Tokens::ONE)
-    }
-
-    /// Decides on the request at hand by `rules` of its configuration, at a cost of its own. One that
-    /// costs nothing passes.
-    #[inline]
-    pub(crate) fn admit_at(
+    pub(crate) fn admit(
         &mut self,
         root: &BoundRoot,
-        rules: &[BoundRule],
-        stream: u32,
-        cost: Tokens,
+        special: &Special<BoundRule>,
+        stream: &mut BoundStream,
+        earlier: &Charge,
     ) -> Decision {
-        let mut request = self.engine.begin(root.settings, stream, cost);
-        for rule in rules {
+        let number = stream.number;
+        let mut request = self.engine.begin(root.settings, number, special.cost);
+        for rule in &special.rules {
             if let Err(decision) = self.add(rule, &mut request) {
                 return decision;
             }
         }
+        let is_next_pass = request.shares_scope(earlier) && self.is_redirected();
+        if is_next_pass {
+            request.go_on_from(earlier);
+        }
+        let decision = self.decide(root, &mut request);
+        if !matches!(decision, Decision::Deny(_)) {
+            stream.charge = request.charge();
+            if is_next_pass {
+                stream.charge.merge(earlier);
+            }
+        }
+        decision
+    }
+
+    #[inline]
+    fn decide(&mut self, root: &BoundRoot, request: &mut Request) -> Decision {
         let host = &self.host;
-        let decision = self.engine.admit(&mut request, || max_wait(host));
+        let decision = self.engine.admit(request, || max_wait(host));
         match decision {
             Decision::Admit => {
-                if let Some(report) = self.engine.report(&request) {
+                if let Some(report) = self.engine.report(request) {
                     self.tell(&report, root.formats);
                 }
             }
-            Decision::Hold | Decision::Queue(_) => self.remember(stream, root.formats),
+            Decision::Hold | Decision::Queue(_) => self.remember(request.stream(), root.formats),
             Decision::Deny(_) => {}
         }
         decision
+    }
+
+    /// Returns whether Envoy has followed a redirect itself for the request at hand. It makes the new
+    /// stream within the end of the one before, so no other has ended since.
+    #[cold]
+    fn is_redirected(&mut self) -> bool {
+        match self.host.property(REDIRECTS) {
+            Ok(count) => count.is_some_and(|count| count != b"0"),
+            Err(error) => {
+                self.complain(&error);
+                false
+            }
+        }
     }
 
     /// Adds the scope that `rule` gives the request at hand.
@@ -297,12 +332,15 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     /// Forgets a stream that has ended, which is the one at hand.
-    pub fn forget(&mut self, stream: u32) {
-        self.waiting.remove(&stream);
-        let needs = self.engine.stream_needs(stream);
+    pub fn forget(&mut self, stream: &mut BoundStream) {
+        let number = stream.number;
+        self.waiting.remove(&number);
+        let needs = self.engine.stream_needs(number);
         let mut end = StreamEnd::default();
         if needs.bytes {
             end.bytes = self.body_bytes();
+            let [of_request, _] = end.bytes.unwrap_or_default();
+            stream.charge.add_request_bytes(of_request);
         }
         for rule in needs.costs {
             match self.final_cost(rule) {
@@ -310,7 +348,7 @@ impl<H: Host + Clone> Worker<H> {
                 Err(error) => self.complain(&error),
             }
         }
-        self.engine.end_stream(stream, &end);
+        self.engine.end_stream(number, &end);
     }
 
     /// Returns the final cost of the stream at hand by `rule`, if that is known.
@@ -407,7 +445,7 @@ impl<H: Host + Clone> Worker<H> {
         }
         self.host.select(stream)?;
         let waited_ms = waited.time.as_millis().to_string();
-        self.host.note("tollgate.waited_ms", &waited_ms);
+        self.host.note(vec![(WAITED_MS, waited_ms)]);
         Ok(())
     }
 
@@ -431,14 +469,12 @@ impl<H: Host + Clone> Worker<H> {
         let named: Vec<_> = named
             .map(|(rule, status)| (self.name(*rule), *status))
             .collect();
-        for (name, value) in notes(formats, &named) {
-            self.host.note(name, &value);
-        }
+        self.host.note(notes(formats, &named));
     }
 
     fn tell_shadowed(&mut self, refusal: Refusal) {
         let reason = reason(refusal, self.speaker(refusal).rule);
-        self.host.note("tollgate.shadow", &reason);
+        self.host.note(vec![(SHADOW, reason.clone())]);
         let now = self.host.now();
         let fresh = |last| now.saturating_since(last) >= SHADOW_LOG_INTERVAL;
         if self.shadow_logged.is_none_or(fresh) {

@@ -17,7 +17,7 @@ const HEAD_MAX_BYTES: usize = 1 << 16;
 
 /// A running upstream with faults. It ends when it is dropped.
 ///
-/// `/ok` is answered; `/cost/N` with `x-cost: N`; `/usage/N` with a body that says that N tokens
+/// `/ok` is answered; `/redirect/N` with a redirect to `/redirect/M` with M one less, from 1 to `/ok`; `/cost/N` with `x-cost: N`; `/usage/N` with a body that says that N tokens
 /// were used; `/bytes/N` with a body of N bytes; `/stall/N` with N bytes of a longer body,
 /// and no more; `/cut` with a part of a body and the end of the connection; `/close` with the end of the
 /// connection alone; `/never` not at all. `/echo` upgrades to a tunnel that sends all bytes back, and
@@ -101,6 +101,7 @@ async fn serve(mut stream: TcpStream, unanswered: &AtomicU64) -> Result<()> {
                 let body = format!("{{\"usage\": {{\"total_tokens\": {used}}}}}\n");
                 reply(&mut stream, "content-type: application/json\r\n", &body).await?;
             }
+            path if path.starts_with("/redirect/") => redirect(&mut stream, path).await?,
             path => answer(&mut stream, path).await?,
         }
     }
@@ -109,6 +110,18 @@ async fn serve(mut stream: TcpStream, unanswered: &AtomicU64) -> Result<()> {
 async fn reply(stream: &mut TcpStream, fields: &str, body: &str) -> Result<()> {
     let length = body.len();
     let answer = format!("HTTP/1.1 200 OK\r\n{fields}content-length: {length}\r\n\r\n{body}");
+    Ok(stream.write_all(answer.as_bytes()).await?)
+}
+
+async fn redirect(stream: &mut TcpStream, path: &str) -> Result<()> {
+    let left: u32 = path.trim_start_matches("/redirect/").parse()?;
+    let to = match left {
+        0 | 1 => "ok".to_owned(),
+        _ => format!("redirect/{}", left - 1),
+    };
+    let answer = format!(
+        "HTTP/1.1 302 Found\r\nlocation: http://localhost/{to}\r\ncontent-length: 0\r\n\r\n"
+    );
     Ok(stream.write_all(answer.as_bytes()).await?)
 }
 

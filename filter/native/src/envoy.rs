@@ -14,7 +14,7 @@ use core::ffi::{c_char, c_void};
 use core::marker::PhantomData;
 use core::ptr::{NonNull, null, null_mut};
 
-use tollgate_filter::{Kind, Level};
+use tollgate_filter::{Kind, Level, Notes, joined, state_name};
 
 mod hooks;
 
@@ -280,10 +280,17 @@ impl StreamPtr {
         }
     }
 
-    /// Sets a value of the filter state.
-    pub(crate) fn set_filter_state(self, key: &str, value: &str) {
-        // SAFETY: the stream is valid; Envoy copies both texts.
-        unsafe { set_filter_state_bytes(self.raw(), Buffer::of(key), Buffer::of(value)) };
+    /// Leaves notes in the filter state, with those of earlier filters.
+    pub(crate) fn note(self, notes: Notes) {
+        let earlier = |name: &str| {
+            let value = self.filter_state(&state_name(name))?;
+            String::from_utf8(value).ok()
+        };
+        for (name, value) in joined(notes, earlier) {
+            let key = state_name(name);
+            // SAFETY: the stream is valid; Envoy copies both texts.
+            unsafe { set_filter_state_bytes(self.raw(), Buffer::of(&key), Buffer::of(&value)) };
+        }
     }
 
     /// The bytes of a body in the hook that is running; `of` is 0 for the request's, 1 for the

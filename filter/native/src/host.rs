@@ -5,7 +5,9 @@ use std::sync::{Arc, Weak};
 
 use tollgate_core::units::Instant;
 use tollgate_engine::OwnSlots;
-use tollgate_filter::{Cas, Destination, Host, HostError, Kind, Level, Metric, Written, now};
+use tollgate_filter::{
+    Cas, Destination, Host, HostError, Kind, Level, Metric, Notes, Written, now,
+};
 
 use crate::address_calls;
 use crate::at_hand::{self, AtHand};
@@ -154,13 +156,12 @@ impl Host for NativeHost {
         Ok(None)
     }
 
-    /// The name in the filter state is that which Envoy gives the values of wasm filters, so that
+    /// The names in the filter state are those which Envoy gives the values of wasm filters, so that
     /// access logs are the same.
-    fn note(&self, name: &str, value: &str) {
-        let name = format!("wasm.{name}");
+    fn note(&self, notes: Notes) {
         at_hand::look(|subject| match subject {
-            AtHand::Stream(stream) => stream.envoy.set_filter_state(&name, value),
-            AtHand::Mailbox(mailbox) => mailbox.note(&name, value),
+            AtHand::Stream(stream) => stream.envoy.note(notes),
+            AtHand::Mailbox(mailbox) => mailbox.note(notes),
             AtHand::Nothing | AtHand::Configuration(..) => {}
         });
     }

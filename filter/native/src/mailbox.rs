@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_engine::HostFailure;
+use tollgate_filter::Notes;
 
 use crate::envoy::StreamScheduler;
 
@@ -27,8 +28,8 @@ pub(crate) enum Verdict {
 /// Things to be done in a stream, on its own thread.
 #[derive(Debug, Default)]
 pub(crate) struct Letter {
-    /// Values for the access log, by name.
-    pub(crate) notes: Vec<(String, String)>,
+    /// Values for the access log and the response.
+    pub(crate) notes: Notes,
     pub(crate) verdict: Option<Verdict>,
 }
 
@@ -82,10 +83,10 @@ impl Mailbox {
         self.waits.store(true, Ordering::Relaxed);
     }
 
-    /// Leaves a value for the access log, which the stream sees with its verdict.
-    pub(crate) fn note(&self, name: &str, value: &str) {
+    /// Leaves values for the access log and the response, which the stream sees with its verdict.
+    pub(crate) fn note(&self, notes: Notes) {
         if let Some((_, letter)) = self.lock().as_mut() {
-            letter.notes.push((name.to_owned(), value.to_owned()));
+            letter.notes.extend(notes);
         }
     }
 

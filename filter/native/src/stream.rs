@@ -1,11 +1,11 @@
 //! One HTTP stream in the module.
 
-use core::cell::{Cell, OnceCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use tollgate_engine::{Decision, HostFailure};
-use tollgate_filter::{Level, Protocol};
+use tollgate_filter::{BoundStream, Level, Protocol, Worker};
 
 use crate::at_hand::{self, AtHand, StreamAtHand};
 use crate::configuration::Configuration;
@@ -26,6 +26,8 @@ pub(crate) struct Stream {
     bound: Option<Rc<Bound>>,
     host_failure: HostFailure,
     number: u32,
+    /// As the filter remembers it.
+    remembered: RefCell<BoundStream>,
     /// There if the worker remembers something of the stream.
     mailbox: OnceCell<Arc<Mailbox>>,
     is_known: Cell<bool>,
@@ -50,13 +52,15 @@ impl Stream {
     /// Returns a stream of `configuration`, which its thread uses as `bound` says.
     #[inline]
     pub(crate) fn new(configuration: &Configuration, bound: Option<Rc<Bound>>) -> Self {
+        let number = LATEST.with(|latest| {
+            latest.set(latest.get().wrapping_add(1));
+            latest.get()
+        });
         Self {
             bound,
             host_failure: configuration.config.host_failure(),
-            number: LATEST.with(|latest| {
-                latest.set(latest.get().wrapping_add(1));
-                latest.get()
-            }),
+            number,
+            remembered: RefCell::new(BoundStream::new(number)),
             mailbox: OnceCell::new(),
             is_known: Cell::new(false),
         }
@@ -92,7 +96,11 @@ impl Stream {
         let Some(mut worker) = bound.worker.lock() else {
             return Some(self.step_without_engine());
         };
-        let decision = bound.binding.admit(&mut worker, self.number);
+        let decision = match self.remembered.try_borrow_mut() {
+            Ok(mut remembered) => bound.binding.admit(&mut worker, &mut remembered),
+            // Hooks of a stream do not run within each other.
+            Err(_) => return Some(self.step_without_engine()),
+        };
         let waits = matches!(decision, Decision::Hold | Decision::Queue(_));
         if waits || worker.remembers(self.number) {
             self.become_known(bound, envoy);
@@ -103,7 +111,7 @@ impl Stream {
                 None => {
                     // Nothing could wake it.
                     self.is_known.set(false);
-                    worker.forget(self.number);
+                    self.forget_in(&mut worker);
                     return Some(self.step_without_engine());
                 }
             }
@@ -162,9 +170,7 @@ impl Stream {
             return Step::Continue;
         };
         let letter = mailbox.take();
-        for (name, value) in &letter.notes {
-            envoy.set_filter_state(name, value);
-        }
+        envoy.note(letter.notes);
         match letter.verdict {
             None => Step::Continue,
             Some(Verdict::Resume) => Step::Resume,
@@ -180,11 +186,17 @@ impl Stream {
         }
     }
 
-    /// Tells the engine that the stream has ended, if it remembers it.
+    /// Tells the filter that the stream has ended. Envoy destroys it later, perhaps after the stream that
+    /// takes its place has begun.
     #[inline]
     pub(crate) fn handle_end(&self, envoy: StreamPtr) {
         if self.is_known.replace(false) {
             self.forget(self.at_hand(envoy));
+        }
+        if let Some(bound) = &self.bound
+            && let Ok(mut remembered) = self.remembered.try_borrow_mut()
+        {
+            bound.binding.leave(&mut remembered);
         }
     }
 
@@ -196,10 +208,16 @@ impl Stream {
         }
         at_hand::with(subject, || {
             if let Some(mut worker) = bound.worker.lock() {
-                worker.forget(self.number);
+                self.forget_in(&mut worker);
             }
         });
         bound.worker.remove_mailbox(self.number);
+    }
+
+    fn forget_in(&self, worker: &mut Worker<NativeHost>) {
+        if let Ok(mut remembered) = self.remembered.try_borrow_mut() {
+            worker.forget(&mut remembered);
+        }
     }
 
     /// Returns what becomes of a request whose hook has panicked. It does not wait, whatever the hook has

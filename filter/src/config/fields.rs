@@ -147,18 +147,11 @@ impl<'a> Fields<'a> {
             .object
             .keys()
             .filter(|key| !self.known.contains(&key.as_str()));
-        unknown.extend(strange.map(|key| match self.similar(key) {
+        let similar = |key: &str| similar(key, self.known.iter().copied());
+        unknown.extend(strange.map(|key| match similar(key) {
             Some(meant) => format!("{} (did you mean {meant}?)", self.path(key)),
             None => self.path(key),
         }));
-    }
-
-    /// The field that is most like `name`, if any is much like it.
-    fn similar(&self, name: &str) -> Option<&'static str> {
-        let likeness = |known: &&'static str| (strsim::jaro_winkler(name, known), *known);
-        let best = self.known.iter().map(likeness);
-        let best = best.max_by(|one, other| one.0.total_cmp(&other.0))?;
-        (best.0 >= LIKENESS_MIN).then_some(best.1)
     }
 
     pub(super) fn path(&self, name: &str) -> String {
@@ -208,6 +201,14 @@ impl From<&str> for Shown {
 
 // === free functions ===
 
+/// The one of `known` that is most like `name`, if any is much like it.
+pub(crate) fn similar<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |known: &'a str| (strsim::jaro_winkler(name, known), known);
+    let best = known.map(likeness);
+    let best = best.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    (best.0 >= LIKENESS_MIN).then_some(best.1)
+}
+
 /// `name` in lower case, if it can be a header's; pseudo-headers such as `:authority` can.
 pub(super) fn check_header_name(
     fields: &Fields<'_>,
@@ -243,7 +244,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// The first part of a text that could be of any length.
-fn shortened(mut text: String) -> String {
+pub(crate) fn shortened(mut text: String) -> String {
     const LEN_MAX: usize = 80;
     if text.len() > LEN_MAX {
         text.truncate(text.floor_char_boundary(LEN_MAX));

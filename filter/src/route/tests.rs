@@ -51,9 +51,9 @@ fn a_route_can_be_left_alone_cost_more_and_choose_its_rules() {
         cost: Tokens::from_micros(2_500_000),
         rules: vec![2],
     };
-    assert_eq!(routes.at_hand(&host), Ok(&want));
-    assert_eq!(routes.at_hand(&host), Ok(&want));
-    assert!(host.process.logs.borrow().is_empty());
+    let none = |error| panic!("{error}");
+    assert_eq!(routes.at_hand(&host, none), Ok(&want));
+    assert_eq!(routes.at_hand(&host, none), Ok(&want));
 }
 
 #[test]
@@ -69,36 +69,116 @@ fn the_route_counts_before_its_virtual_host_and_both_before_nothing() {
     let mut routes = routes();
     for (route, virtual_host, disabled) in rows {
         let host = host(route, virtual_host);
-        assert_eq!(routes.at_hand(&host).unwrap().disabled, disabled);
+        assert_eq!(routes.at_hand(&host, drop).unwrap().disabled, disabled);
     }
 }
 
-#[test]
-fn metadata_that_makes_no_sense_is_logged_once_and_counts_as_none() {
-    let number = |number: f64| map(&[("cost", &number.to_le_bytes())]);
-    let rows = [
-        (b"text".to_vec(), "not an object"),
-        (map(&[("disabled", b"true")]), "disabled must be"),
-        (map(&[("cost", b"5")]), "cost must be"),
-        (number(-1.0), "cost must be"),
-        (number(f64::NAN), "cost must be"),
-        (number(1e7), "cost must be"),
-        (map(&[("scopes", b"tenant")]), "\"tenant\" is none"),
-        (map(&[("scopes", &list(&["tenant", "x"]))]), "\"x\" is none"),
+/// Settings for `metadata`, and what is ignored of it.
+fn read(metadata: Vec<u8>) -> (Special<u8>, Vec<String>) {
+    let (mut routes, host) = (routes(), host(Some(metadata), None));
+    let mut errors = Vec::new();
+    let mut at_hand = || {
+        let special = routes.at_hand(&host, |error| errors.push(error.to_string()));
+        special.unwrap().clone()
+    };
+    let special = at_hand();
+    assert_eq!(at_hand(), special);
+    (special, errors)
+}
+
+/// A field that makes no sense, and what is said of it.
+fn senseless() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let number = |number: f64| number.to_le_bytes().to_vec();
+    vec![
         (
-            map(&[("scopes", &list(&["user", "tenant", "user"]))]),
-            "\"user\" is there twice",
+            "disabled",
+            b"true".to_vec(),
+            "disabled is \"true\", must be true or false",
+        ),
+        (
+            "disabled",
+            Vec::new(),
+            "disabled is of another type, must be true or false",
+        ),
+        (
+            "cost",
+            b"5".to_vec(),
+            "cost is \"5\", must be a number from 0 to 1000000",
+        ),
+        (
+            "cost",
+            number(-1.0),
+            "cost is -1, must be a number from 0 to 1000000",
+        ),
+        (
+            "cost",
+            number(f64::NAN),
+            "cost is NaN, must be a number from 0 to 1000000",
+        ),
+        (
+            "cost",
+            number(1e7),
+            "cost is 10000000, must be a number from 0 to 1000000",
+        ),
+        (
+            "scopes",
+            b"tenant".to_vec(),
+            "scopes is \"tenant\", must be a list of names of rules",
+        ),
+        ("disable", vec![1], "disable (did you mean disabled?)"),
+    ]
+}
+
+#[test]
+fn a_field_that_makes_no_sense_is_ignored_once_and_the_others_hold() {
+    let good: [(&str, Vec<u8>); 3] = [
+        ("disabled", vec![1]),
+        ("cost", 3.0_f64.to_le_bytes().to_vec()),
+        ("scopes", list(&["user"])),
+    ];
+    for (name, value, want) in senseless() {
+        let others = good.iter().filter(|(other, _)| *other != name);
+        let mut fields: Vec<(&str, &[u8])> =
+            others.map(|(name, value)| (*name, &value[..])).collect();
+        fields.insert(1, (name, &value));
+        let (special, errors) = read(map(&fields));
+        assert_eq!(errors, [want]);
+        assert_eq!(special.disabled, name != "disabled", "{want}");
+        let cost = if name == "cost" { 1 } else { 3 };
+        assert_eq!(special.cost, Tokens::from_whole(cost), "{want}");
+        let rules: &[u8] = if name == "scopes" { &[1, 2] } else { &[2] };
+        assert_eq!(special.rules, rules, "{want}");
+    }
+    let (special, errors) = read(b"text".to_vec());
+    assert_eq!(special, routes().plain);
+    assert_eq!(errors, ["it is not an object"]);
+}
+
+#[test]
+fn names_of_no_rule_apply_nothing_and_repeated_ones_apply_once() {
+    let rows: [(&[&str], &[u8], &[&str]); 5] = [
+        (&["user", "tenant", "user"], &[1, 2], &[]),
+        (
+            &["address", "user"],
+            &[2],
+            &["scopes has \"address\", which is the name of no rule"],
+        ),
+        (
+            &["tenat"],
+            &[],
+            &["scopes has \"tenat\", which is the name of no rule (did you mean tenant?)"],
+        ),
+        (&[], &[], &[]),
+        (
+            &["", "tenant"],
+            &[1],
+            &["scopes has \"\", which is the name of no rule"],
         ),
     ];
-    for (said, want) in rows {
-        let mut routes = routes();
-        let host = host(Some(said), None);
-        for _ in 0..3 {
-            assert_eq!(routes.at_hand(&host).unwrap().rules, [1, 2]);
-        }
-        let logs = host.process.logs.borrow();
-        assert_eq!(logs.len(), 1);
-        assert!(logs[0].1.contains(want), "{}: {want}", logs[0].1);
+    for (names, rules, want) in rows {
+        let (special, errors) = read(map(&[("scopes", &list(names))]));
+        assert_eq!(special.rules, rules, "{names:?}");
+        assert_eq!(errors, want, "{names:?}");
     }
 }
 
@@ -107,7 +187,8 @@ fn what_is_remembered_is_bounded() {
     let mut routes = routes();
     for n in 0..3 * KNOWN_MAX {
         let said = map(&[("cost", &(n as f64).to_le_bytes())]);
-        let cost = routes.at_hand(&host(Some(said), None)).unwrap().cost;
+        let host = host(Some(said), None);
+        let cost = routes.at_hand(&host, drop).unwrap().cost;
         assert_eq!(cost, Tokens::from_whole(n as u64));
         assert!(routes.known.len() <= KNOWN_MAX);
     }

@@ -73,7 +73,9 @@ impl Proxy {
     fn request(&mut self, headers: &[(&str, &str)]) -> Decision {
         self.streams += 1;
         self.host().set_headers(headers);
-        match self.worker.admit(&self.root, self.streams) {
+        let mut stream = BoundStream::new(self.streams);
+        let (root, earlier) = (&self.root, Charge::default());
+        match self.worker.admit(root, &root.plain, &mut stream, &earlier) {
             Decision::Queue(_) => Decision::Hold,
             decision => decision,
         }
@@ -117,7 +119,7 @@ impl Proxy {
     /// Ends a stream, which is the one at hand then.
     fn end(&mut self, stream: u32) {
         self.host().select(stream).unwrap();
-        self.worker.forget(stream);
+        self.worker.forget(&mut BoundStream::new(stream));
     }
 
     /// The note of that name on a stream.
@@ -237,7 +239,7 @@ fn a_held_stream_that_ends_is_forgotten() {
     let mut proxy = Proxy::new(&one_rule(""));
     proxy.of("acme");
     proxy.of("acme");
-    proxy.worker.forget(101);
+    proxy.worker.forget(&mut BoundStream::new(101));
     // Envoy may know of an end before the filter does.
     proxy.of("acme");
     proxy.host().gone.borrow_mut().push(103);
@@ -279,7 +281,7 @@ fn a_clients_deadline_counts_four_fifths() {
     let mut proxy = Proxy::new(&rule_with(r#", "on_limit": "shape""#, ""));
     proxy.lease("acme", 2.0);
     proxy.spend();
-    for (timeout, holds) in [("624m", false), ("626m", true)] {
+    for (timeout, holds) in [("627m", false), ("628m", true)] {
         let decision = proxy.request(&[("x", "acme"), ("grpc-timeout", timeout)]);
         assert_eq!(decision == Decision::Hold, holds, "{timeout}");
     }
@@ -289,7 +291,11 @@ fn a_clients_deadline_counts_four_fifths() {
 fn shadowed_refusals_are_counted_noted_and_logged_now_and_then() {
     let shadow = r#", "enforced_percent": 0, "missing": "deny""#;
     let mut proxy = Proxy::new(&rule_with(shadow, r#", "first_lease_wait_ms": 0"#));
-    assert_eq!(proxy.admitted("acme", 25), 25);
+    assert_eq!(proxy.admitted("acme", 24), 24);
+    proxy.host().notes.borrow_mut().clear();
+    assert_eq!(proxy.of("acme"), Decision::Admit);
+    assert_eq!(proxy.noted(0, "shadow").as_deref(), Some("tenant/requests"));
+    proxy.host().notes.borrow_mut().clear();
     assert_eq!(proxy.request(&[]), Decision::Admit);
     proxy.tick(TICK);
     assert_eq!(proxy.metric("shadowed.tenant.requests"), 15);
@@ -327,6 +333,7 @@ fn admitted_requests_are_told_what_is_left_and_refused_ones_are_not() {
     assert_eq!(told.as_deref(), Some(r#""tenant";r=99;t=1"#), "it was held");
     for left in (0..99).rev() {
         proxy.host().select(0).unwrap();
+        proxy.host().notes.borrow_mut().clear();
         assert_eq!(proxy.of("acme"), Decision::Admit);
         let told = proxy.noted(0, "ratelimit");
         assert_eq!(told, Some(format!(r#""tenant";r={left};t=1"#)));

@@ -1,0 +1,187 @@
+use std::collections::BTreeMap;
+
+use tollgate_engine::Identity;
+
+use super::*;
+use crate::fake::{Fake, Process};
+
+const REDIRECTS: &str = "filter_state.num_internal_redirects";
+/// Ten requests at once, without a coordinator.
+const TEN: &str = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
+    {"name": "tenant", "key": {"header": "x"}, "safe_capacity": 10},
+    {"name": "path", "key": {"header": "y"}, "missing": "skip", "safe_capacity": 3}]}"#;
+
+struct Proxy {
+    host: Fake,
+    worker: Worker<Fake>,
+    binding: Binding,
+    streams: u32,
+}
+
+impl Proxy {
+    fn new() -> Self {
+        Self::with(TEN)
+    }
+
+    fn with(config: &str) -> Self {
+        let (config, unknown) = Config::parse(config.as_bytes()).unwrap();
+        let identity = Identity {
+            worker: 1,
+            node: "node".to_owned(),
+            plugin: String::new(),
+            process: 1,
+        };
+        let host = Fake::new(&Process::new());
+        let mut worker = Worker::new(host.clone(), identity, &config);
+        let binding = Binding::new(&mut worker, &config, &unknown).unwrap();
+        Self {
+            host,
+            worker,
+            binding,
+            streams: 0,
+        }
+    }
+
+    /// Returns a new stream after so many redirects, and whether its request passes.
+    fn begin(&mut self, redirects: &str, headers: &[(&str, &str)]) -> (BoundStream, bool) {
+        self.streams += 1;
+        let mut stream = BoundStream::new(self.streams);
+        let count = (REDIRECTS.to_owned(), redirects.as_bytes().to_vec());
+        *self.host.properties.borrow_mut() = match redirects {
+            "" => BTreeMap::new(),
+            _ => BTreeMap::from([count]),
+        };
+        self.host.set_headers(headers);
+        let decision = self.binding.admit(&mut self.worker, &mut stream);
+        (stream, decision == Decision::Admit)
+    }
+
+    /// Returns whether a request passes, whose stream ends at once.
+    fn passes(&mut self, redirects: &str, headers: &[(&str, &str)]) -> bool {
+        let (mut stream, passes) = self.begin(redirects, headers);
+        self.binding.leave(&mut stream);
+        passes
+    }
+}
+
+#[test]
+fn a_request_that_envoy_redirects_itself_is_charged_once() {
+    let mut proxy = Proxy::new();
+    for _ in 0..10 {
+        for redirects in ["", "1", "2"] {
+            assert!(proxy.passes(redirects, &[("x", "acme")]), "{redirects:?}");
+        }
+    }
+    for redirects in ["", "1", "2"] {
+        assert!(!proxy.passes(redirects, &[("x", "acme")]), "{redirects:?}");
+    }
+}
+
+#[test]
+fn scopes_that_a_redirect_leads_to_are_charged() {
+    let mut proxy = Proxy::new();
+    for _ in 0..3 {
+        assert!(proxy.passes("", &[("x", "acme")]));
+        assert!(proxy.passes("1", &[("x", "acme"), ("y", "new")]));
+    }
+    assert!(proxy.passes("", &[("x", "acme")]));
+    assert!(!proxy.passes("1", &[("x", "acme"), ("y", "new")]));
+    // Six are left.
+    let passed = (0..9).filter(|_| proxy.passes("", &[("x", "acme")]));
+    assert_eq!(passed.count(), 6);
+}
+
+#[test]
+fn only_the_stream_that_comes_next_goes_on_from_the_one_before() {
+    let acme = [("x", "acme")];
+    // Envoy counts no redirect, or another stream has come or ended in between.
+    let rows: [fn(&mut Proxy) -> bool; 4] = [
+        |proxy| proxy.passes("", &[("x", "acme")]),
+        |proxy| proxy.passes("0", &[("x", "acme")]),
+        |proxy| proxy.passes("", &[("x", "beta")]) && proxy.passes("1", &[("x", "acme")]),
+        |proxy| {
+            let (mut beta, passes) = proxy.begin("", &[("x", "beta")]);
+            proxy.binding.leave(&mut beta);
+            passes && proxy.passes("1", &[("x", "acme")])
+        },
+    ];
+    for (row, next) in rows.into_iter().enumerate() {
+        let mut proxy = Proxy::new();
+        assert!(proxy.passes("", &acme));
+        assert!(next(&mut proxy));
+        let left = (0..20).filter(|_| proxy.passes("", &acme)).count();
+        assert_eq!(left, 8, "row {row}");
+    }
+}
+
+#[test]
+fn a_pass_that_was_refused_pays_for_no_other() {
+    let mut proxy = Proxy::new();
+    let new = [("x", "acme"), ("y", "new")];
+    assert_eq!((0..9).filter(|_| proxy.passes("", &new)).count(), 3);
+    assert!(!proxy.passes("", &new));
+    assert!(proxy.passes("1", &[("x", "acme")]));
+    let left = (0..20).filter(|_| proxy.passes("", &[("x", "acme")]));
+    assert_eq!(left.count(), 6);
+}
+
+/// Metadata `{"disabled": true, "cost": "dear"}` as Envoy hands it over.
+const OFF: &[u8] =
+    b"\x02\0\0\0\x08\0\0\0\x01\0\0\0\x04\0\0\0\x04\0\0\0disabled\0\x01\0cost\0dear\0";
+/// Metadata `{"scopes": ["address"]}`.
+const ADDRESS: &[u8] =
+    b"\x01\0\0\0\x06\0\0\0\x15\0\0\0scopes\0\x01\0\0\0\x07\0\0\0\0\0\0\0address\0\0\0";
+
+#[test]
+fn a_route_switches_tollgate_off_whatever_else_is_wrong_and_one_warning_says_what() {
+    let mut proxy = Proxy::with(&TEN.replacen('{', r#"{"per_route": true, "#, 1));
+    let route = |proxy: &Proxy, metadata: &[u8], name: &[u8]| {
+        let metadata = (
+            "xds.route_metadata.filter_metadata.tollgate".to_owned(),
+            metadata.to_vec(),
+        );
+        let name = ("xds.route_name".to_owned(), name.to_vec());
+        *proxy.host.properties.borrow_mut() = BTreeMap::from([metadata, name]);
+    };
+    let passed = |proxy: &mut Proxy| {
+        proxy.host.set_headers(&[("x", "acme")]);
+        let admit = |_: &i32| {
+            let mut stream = BoundStream::new(7);
+            proxy.binding.admit(&mut proxy.worker, &mut stream) == Decision::Admit
+        };
+        (0..20).filter(admit).count()
+    };
+    route(&proxy, OFF, b"login");
+    assert_eq!(passed(&mut proxy), 20);
+    // Its rules are those of another filter.
+    route(&proxy, ADDRESS, b"");
+    assert_eq!(passed(&mut proxy), 20);
+    let logs = proxy.host.process.logs.borrow().clone();
+    let lines: Vec<&str> = logs.iter().map(|(_, line)| &line[..]).collect();
+    let before = "tollgate: ignored in the metadata of";
+    let want = [
+        format!("{before} route \"login\": cost is \"dear\", must be a number from 0 to 1000000"),
+        format!(
+            "{before} a route without a name: scopes has \"address\", which is the name of no rule"
+        ),
+    ];
+    assert_eq!(lines, want);
+    proxy.worker.handle_tick();
+    assert_eq!(proxy.host.process.metric("invalid_route_fields"), 2);
+}
+
+#[test]
+fn names_of_rules_of_another_filter_of_the_worker_are_no_error() {
+    let mut proxy = Proxy::with(&TEN.replacen('{', r#"{"per_route": true, "#, 1));
+    let other = r#"{"coordinator": "c", "scopes": [{"name": "address", "key": {"header": "z"}}]}"#;
+    let (other, _) = Config::parse(other.as_bytes()).unwrap();
+    Binding::new(&mut proxy.worker, &other, &[]).unwrap();
+    proxy.host.properties.borrow_mut().insert(
+        "xds.route_metadata.filter_metadata.tollgate".to_owned(),
+        ADDRESS.to_vec(),
+    );
+    let mut stream = BoundStream::new(1);
+    let decision = proxy.binding.admit(&mut proxy.worker, &mut stream);
+    assert_eq!(decision, Decision::Admit);
+    assert_eq!(proxy.host.process.logs.borrow().len(), 0);
+}
