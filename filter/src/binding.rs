@@ -1,6 +1,6 @@
 //! A configuration as the streams of one worker use it.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 use tollgate_engine::{Charge, Decision};
 
@@ -16,8 +16,10 @@ pub struct Binding {
     root: BoundRoot,
     /// Exceptions of routes, if they may have any.
     routes: Option<RefCell<Routes<BoundRule>>>,
-    /// What the stream was charged that ended last, until the next request comes.
+    /// What the stream was charged that ended last.
     ended: RefCell<Charge>,
+    /// True if no request has come since.
+    has_just_ended: Cell<bool>,
 }
 
 // === impl Binding ===
@@ -45,6 +47,7 @@ impl Binding {
             root,
             routes,
             ended: RefCell::default(),
+            has_just_ended: Cell::new(false),
         })
     }
 
@@ -55,27 +58,22 @@ impl Binding {
         worker: &mut Worker<H>,
         stream: &mut BoundStream,
     ) -> Decision {
-        let earlier = self.replace_ended(Charge::default());
+        let ended = self.ended.try_borrow().ok();
+        let earlier = ended.as_deref().filter(|_| self.has_just_ended.get());
+        self.has_just_ended.set(false);
         match &self.routes {
-            None => worker.admit(&self.root, &self.root.plain, stream, &earlier),
-            Some(routes) => self.admit_by_route(worker, routes, stream, &earlier),
+            None => worker.admit(&self.root, &self.root.plain, stream, earlier),
+            Some(routes) => self.admit_by_route(worker, routes, stream, earlier),
         }
     }
 
     /// Notes that `stream` has ended: its request may come again at once, as the next stream.
     #[inline]
     pub fn leave(&self, stream: &mut BoundStream) {
-        self.replace_ended(core::mem::take(&mut stream.charge));
-    }
-
-    #[inline]
-    fn replace_ended(&self, charge: Charge) -> Charge {
-        // Never borrowed for longer than this.
-        let ended = self.ended.try_borrow_mut();
-        ended.map_or_else(
-            |_| Charge::default(),
-            |mut ended| core::mem::replace(&mut *ended, charge),
-        )
+        if let Ok(mut ended) = self.ended.try_borrow_mut() {
+            stream.charge.replace(&mut ended);
+            self.has_just_ended.set(true);
+        }
     }
 
     fn admit_by_route<H: Host + Clone>(
@@ -83,7 +81,7 @@ impl Binding {
         worker: &mut Worker<H>,
         routes: &RefCell<Routes<BoundRule>>,
         stream: &mut BoundStream,
-        earlier: &Charge,
+        earlier: Option<&Charge>,
     ) -> Decision {
         // Streams are never entered while another one of the worker runs.
         let Ok(mut routes) = routes.try_borrow_mut() else {

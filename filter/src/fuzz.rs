@@ -96,7 +96,7 @@ impl Proxy {
         let plain = &self.root.plain;
         let decision = self
             .worker
-            .admit(&self.root, plain, &mut stream, &self.charge);
+            .admit(&self.root, plain, &mut stream, Some(&self.charge));
         self.charge = stream.charge;
         if let Decision::Deny(refusal) = decision {
             let host = &self.worker.host;
@@ -193,9 +193,7 @@ pub fn request(bytes: &[u8]) {
     if let Ok(special) = special {
         let mut stream = BoundStream::new(u32::MAX);
         let root = &proxy.root;
-        proxy
-            .worker
-            .admit(root, special, &mut stream, &Charge::default());
+        proxy.worker.admit(root, special, &mut stream, None);
         proxy.charge = stream.charge;
     }
     proxy.passed(2);

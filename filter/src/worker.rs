@@ -149,14 +149,14 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     /// Decides on the request at hand, which is `stream`, by the settings of its route. One that costs
-    /// nothing passes. `earlier` is what the stream was charged that ended just before.
+    /// nothing passes. `earlier` is what the stream was charged that ended just before, if none has begun since.
     #[inline]
     pub(crate) fn admit(
         &mut self,
         root: &BoundRoot,
         special: &Special<BoundRule>,
         stream: &mut BoundStream,
-        earlier: &Charge,
+        earlier: Option<&Charge>,
     ) -> Decision {
         let number = stream.number;
         let mut request = self.engine.begin(root.settings, number, special.cost);
@@ -165,14 +165,15 @@ impl<H: Host + Clone> Worker<H> {
                 return decision;
             }
         }
-        let is_next_pass = request.shares_scope(earlier) && self.is_redirected();
-        if is_next_pass {
+        let earlier = earlier.filter(|earlier| request.shares_scope(earlier));
+        let earlier = earlier.filter(|_| self.is_redirected());
+        if let Some(earlier) = earlier {
             request.go_on_from(earlier);
         }
         let decision = self.decide(root, &mut request);
         if !matches!(decision, Decision::Deny(_)) {
-            stream.charge = request.charge();
-            if is_next_pass {
+            request.note_charge(&mut stream.charge);
+            if let Some(earlier) = earlier {
                 stream.charge.merge(earlier);
             }
         }

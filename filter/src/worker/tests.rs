@@ -74,8 +74,8 @@ impl Proxy {
         self.streams += 1;
         self.host().set_headers(headers);
         let mut stream = BoundStream::new(self.streams);
-        let (root, earlier) = (&self.root, Charge::default());
-        match self.worker.admit(root, &root.plain, &mut stream, &earlier) {
+        let root = &self.root;
+        match self.worker.admit(root, &root.plain, &mut stream, None) {
             Decision::Queue(_) => Decision::Hold,
             decision => decision,
         }

@@ -138,9 +138,12 @@ impl Admission {
     /// Counts the attempts of a request that has come. Returns whether all its token caches suffice.
     #[inline]
     pub(crate) fn count(&mut self, request: &Request) -> bool {
+        let (mut attempts, mut cost) = (request.attempts_at(None), request.cost);
         let mut is_cached = true;
         for (index, target) in request.targets().iter().enumerate() {
-            let (attempts, cost) = (request.attempts_at(index), request.cost_at(index));
+            if !request.prepaid.is_empty() {
+                (attempts, cost) = (request.attempts_at(Some(index)), request.cost_at(index));
+            }
             // One look at each entry: most requests need no other but that of `spend`.
             let Some(entry) = entry(&mut self.tables, *target) else {
                 is_cached = false;

@@ -42,6 +42,18 @@ impl Charge {
         self.request_bytes = self.request_bytes.max(bytes);
     }
 
+    /// Takes the place of an `earlier` one, which is forgotten.
+    #[inline]
+    pub fn replace(&mut self, earlier: &mut Self) {
+        earlier.first = self.first;
+        earlier.first_len = self.first_len;
+        earlier.cost = self.cost;
+        earlier.request_bytes = self.request_bytes;
+        if !self.others.is_empty() || !earlier.others.is_empty() {
+            earlier.others = core::mem::take(&mut self.others);
+        }
+    }
+
     /// Adds what the request was charged in an `earlier` pass. Where the passes cost differently, each
     /// scope counts as charged for the least.
     #[cold]
@@ -118,17 +130,13 @@ impl Prepaid {
 // === impl Request ===
 
 impl Request {
-    /// Returns what the request has been charged for once it goes on.
+    /// Notes in `charge`, which is empty, what the request has been charged for once it goes on.
     #[inline]
-    pub fn charge(&self) -> Charge {
-        let mut charge = Charge {
-            cost: self.cost,
-            ..Charge::default()
-        };
+    pub fn note_charge(&self, charge: &mut Charge) {
+        charge.cost = self.cost;
         for target in self.own_targets() {
             charge.add(target.bucket());
         }
-        charge
     }
 
     /// Returns whether the request needs a scope that has been charged in an `earlier` pass.

@@ -97,7 +97,7 @@ impl Admission {
             };
             let place = request.targets().len();
             if request.push_canonical(canonical) {
-                self.count_attempts_of(canonical, request.attempts_at(place));
+                self.count_attempts_of(canonical, request.attempts_at(Some(place)));
             }
         }
         Ok(())

@@ -25,7 +25,7 @@ impl Admission {
                 continue;
             }
             let usual = entry(&mut self.tables, *target).map_or(0, |entry| entry.usual_cost);
-            let counted = request.attempts_at(index);
+            let counted = request.attempts_at(Some(index));
             self.count_attempts_of(*target, usual.saturating_sub(counted));
         }
     }

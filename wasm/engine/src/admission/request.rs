@@ -267,10 +267,12 @@ impl Request {
         index.map_or(self.cost, |index| self.cost_at(index))
     }
 
-    /// Returns the attempts that the request counts for in the demand of the target at `index`.
+    /// Returns the attempts that the request counts for in the demand of the target at `index`, or of one
+    /// where nothing has been charged.
     #[inline]
-    pub(crate) fn attempts_at(&self, index: usize) -> u32 {
-        u32::try_from(self.cost_at(index).whole()).unwrap_or(u32::MAX)
+    pub(crate) fn attempts_at(&self, index: Option<usize>) -> u32 {
+        let cost = index.map_or(self.cost, |index| self.cost_at(index));
+        u32::try_from(cost.whole()).unwrap_or(u32::MAX)
     }
 
     /// Lets the request count nowhere: it goes on without a decision and took nothing to put back.

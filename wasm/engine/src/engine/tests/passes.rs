@@ -26,7 +26,8 @@ impl Worker {
         }
         match self.engine.admit(&mut request, || None) {
             Decision::Admit => {
-                let mut charge = request.charge();
+                let mut charge = Charge::default();
+                request.note_charge(&mut charge);
                 charge.merge(earlier);
                 Ok(charge)
             }
