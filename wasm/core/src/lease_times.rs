@@ -25,9 +25,12 @@ pub(crate) struct LeaseTimes {
     pub(crate) min_refresh: Duration,
 }
 
-/// Length of a young client's lease in refresh intervals, where leases have to be short: it outlasts
-/// two lost calls.
+/// Length of a young client's lease in refresh intervals, where leases have to be short.
 const FIRST_REFRESHES: u32 = 4;
+
+/// The least length of that, however often clients refresh: it outlasts two calls that are lost after a
+/// second each.
+const FIRST_LEASE_MIN: Duration = Duration::from_secs(4);
 
 /// The same in minimum intervals: by a longer lease a client sees that its next answer will differ.
 const FIRST_ASKS: u32 = 20;
@@ -56,7 +59,7 @@ impl LeaseTimes {
     pub(crate) fn first_lease(self) -> Duration {
         let refreshes = self.refresh.saturating_mul(FIRST_REFRESHES);
         let asks = self.min_refresh.saturating_mul(FIRST_ASKS);
-        self.lease.min(refreshes.max(asks))
+        self.lease.min(refreshes.max(asks).max(FIRST_LEASE_MIN))
     }
 
     /// Halves the refresh interval for each level, and lets no lease outlive what is borrowed.

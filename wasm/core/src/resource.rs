@@ -359,6 +359,11 @@ impl ClientKey {
         }
     }
 
+    /// Whether it is of one run, which has drawn the last part of its id.
+    fn is_incarnation(&self) -> bool {
+        matches!(self.runs, Runs::Incarnation(_))
+    }
+
     /// Whether `other` is of the same node.
     fn is_of_node(&self, other: &Self) -> bool {
         self.hash >> 32 == other.hash >> 32 && self.id.parts().0 == other.id.parts().0

@@ -30,15 +30,16 @@ impl Resource {
     /// That is as silent, until it asks again, if it is young: then it may have crashed right after its
     /// start. A client that shares its node with one that starts loses nothing: it keeps its lease, and
     /// its wants count again with its next request, before that is answered. One that has been there for
-    /// long is not doubted.
+    /// long is not doubted; nor are clients whose runs share an entry.
     pub(super) fn note_new_run(&mut self, now: Instant, key: &ClientKey) {
-        if now < self.allocation.learning_until {
+        if now < self.allocation.learning_until || !key.is_incarnation() {
             return;
         }
         let from_node = self.clients.range_mut(key.first_of_node()..);
         let of_node = from_node.take_while(|(other, _)| key.is_of_node(other));
         for (other, entry) in of_node.take(NODE_LOOKS) {
-            if entry.presence.is_young(now) && !entry.presence.silent {
+            let doubted = other.is_incarnation() && entry.presence.is_young(now);
+            if doubted && !entry.presence.silent {
                 self.allocation.note_silence(now, other.tie_break(), entry);
             }
         }

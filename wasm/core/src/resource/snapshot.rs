@@ -46,7 +46,7 @@ pub struct PresenceSnapshot {
     pub missed: bool,
     /// Time since its latest request.
     pub asked_ago: Duration,
-    /// Time for which it is young.
+    /// Time for which it is young, from its latest request on.
     pub young_for: Duration,
 }
 

@@ -1114,7 +1114,7 @@ pub struct ClientSnapshot {
     /// How long ago it asked last.
     #[prost(uint64, tag = "17")]
     pub asked_ago_ms: u64,
-    /// How long it is young.
+    /// How long it is young, from its latest request on.
     #[prost(uint64, tag = "18")]
     pub young_for_ms: u64,
     /// Whether its wants do not count until it asks again.

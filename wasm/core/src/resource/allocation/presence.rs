@@ -48,12 +48,13 @@ impl Presence {
     }
 
     pub(super) fn of(now: Instant, snapshot: &PresenceSnapshot) -> Self {
+        let asked_at = now.saturating_sub(snapshot.asked_ago);
         Self {
-            asked_at: now.saturating_sub(snapshot.asked_ago),
+            asked_at,
             missed_at: now.saturating_add(snapshot.missed_in),
             silent: snapshot.silent,
             missed: snapshot.missed,
-            young_until: now.saturating_add(snapshot.young_for),
+            young_until: asked_at.saturating_add(snapshot.young_for),
             watched_at: None,
         }
     }
@@ -64,7 +65,7 @@ impl Presence {
             silent: self.silent,
             missed: self.missed,
             asked_ago: now.saturating_since(self.asked_at),
-            young_for: self.young_until.saturating_since(now),
+            young_for: self.young_until.saturating_since(self.asked_at),
         }
     }
 
@@ -100,13 +101,14 @@ impl Allocation {
         tie_break: TieBreak,
         entry: &mut ClientEntry,
     ) {
-        let missed_at = entry.presence.missed_at;
-        if entry.presence.missed || missed_at > now {
+        let presence = &mut entry.presence;
+        if presence.missed || presence.missed_at > now {
             return;
         }
-        entry.presence.missed = true;
-        if !entry.presence.silent {
-            self.note_silence(missed_at, tie_break, entry);
+        presence.missed = true;
+        if !presence.silent {
+            let asked_at = presence.asked_at;
+            self.note_silence(asked_at, tie_break, entry);
         }
     }
 

@@ -78,6 +78,8 @@ impl Allocation {
         if !twice {
             entry.term = term;
             self.acknowledge(tie_break, entry, request);
+        } else if entry.presence.silent {
+            self.count_again(tie_break, entry, request);
         }
         self.report(pool);
         // While learning, the counted lease may rest on a request that was sent to the master before
@@ -96,9 +98,7 @@ impl Allocation {
         } else {
             self.settle(now, entry, request, pool)
         };
-        if !twice {
-            self.note_answer(now, entry, &answer);
-        }
+        self.note_answer(now, entry, &answer);
         Ok(answer)
     }
 
@@ -177,12 +177,24 @@ impl Allocation {
         request: &LeaseRequest,
     ) {
         entry.sequence = request.sequence;
+        self.count_again(tie_break, entry, request);
+        let before = entry.totals();
+        let used = entry.used_by(request);
+        entry.prior = used.beyond(entry.granted);
+        self.replace_totals(before, entry.totals());
+    }
+
+    /// Takes what the client wants, which is there.
+    fn count_again(
+        &mut self,
+        tie_break: TieBreak,
+        entry: &mut ClientEntry,
+        request: &LeaseRequest,
+    ) {
         let before = entry.totals();
         let each = each(&self.limit);
         self.shares
             .update(tie_break, &mut entry.handles, &request.demand, each);
-        let used = entry.used_by(request);
-        entry.prior = used.beyond(entry.granted);
         entry.presence.note_request();
         self.replace_totals(before, entry.totals());
     }
