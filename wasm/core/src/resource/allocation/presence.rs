@@ -84,7 +84,8 @@ impl Presence {
     /// waited before. It is not missed before `earliest`.
     pub(super) fn note_answer(&mut self, now: Instant, interval: Duration, earliest: Instant) {
         let rhythm = interval.max(now.saturating_since(self.asked_at));
-        let late = MISSED_SLACK.saturating_add(rhythm / 2);
+        let half = rhythm.checked_div(2).unwrap_or(rhythm);
+        let late = MISSED_SLACK.saturating_add(half);
         let missed_at = now.saturating_add(rhythm.saturating_add(late));
         self.asked_at = now;
         self.missed_at = self.missed_at.max(missed_at).max(earliest);
