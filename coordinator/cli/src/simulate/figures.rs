@@ -15,9 +15,9 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         settled,
         of_capacity,
         of_attainable,
-        of_ideal,
-        least_of_ideal,
-        beyond_ideal,
+        of_ideal: _,
+        least_of_ideal: _,
+        beyond_ideal: _,
         samples,
         over_capacity,
         worst,
@@ -39,19 +39,7 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         digest,
     } = figures;
     let reached = |time: &Option<f64>| time.map_or_else(|| "never".to_owned(), seconds);
-    vec![
-        (
-            "admitted, of one ideal bucket",
-            or_dash(of_ideal.map(percent)),
-        ),
-        (
-            "the same, of the worst scope",
-            or_dash(least_of_ideal.map(percent)),
-        ),
-        (
-            "most admitted beyond burst + rate × t",
-            format!("{beyond_ideal:.1}"),
-        ),
+    let leases = vec![
         ("time to the first lease", reached(first_lease)),
         (
             "longest wait of an Envoy for one",
@@ -89,6 +77,25 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         ("scopes", scopes.to_string()),
         ("laws broken", violations.to_string()),
         ("course (equal for equal seeds)", digest.clone()),
+    ];
+    ideal_rows(figures).into_iter().chain(leases).collect()
+}
+
+/// Returns what was admitted beside ideal buckets.
+fn ideal_rows(figures: &Figures) -> [(&'static str, String); 3] {
+    [
+        (
+            "admitted, of one ideal bucket",
+            or_dash(figures.of_ideal.map(percent)),
+        ),
+        (
+            "the same, of the worst scope",
+            or_dash(figures.least_of_ideal.map(percent)),
+        ),
+        (
+            "most admitted beyond burst + rate × t",
+            format!("{:.1}", figures.beyond_ideal),
+        ),
     ]
 }
 

@@ -113,8 +113,10 @@ async fn a_node_knows_what_its_clients_had_in_the_last_minutes() {
         .map(|client| (client.client.as_str(), last(&client.has, 1)[0].unwrap()))
         .collect();
     assert_eq!(clients, [("y", 70.0), ("x", 30.0)]);
-    node.want(2, &[("x", 30), ("y", 90)]).await;
-    sleep(5000).await;
+    for sequence in 2..7 {
+        node.want(sequence, &[("x", 30), ("y", 90)]).await;
+        sleep(1000).await;
+    }
     let overview = node.overview();
     let sums = &overview.units["requests"];
     assert_eq!(last(&sums.capacity, 3), [None, Some(100.0), Some(100.0)]);

@@ -24,16 +24,17 @@ impl Table {
         Self { server, now }
     }
 
-    /// Refreshes `client`, which has and wants so much, a minute after the refresh before, with a
+    /// Refreshes `client`, which has and wants so much, a millisecond after the refresh before, with a
     /// lease of an hour.
     fn refresh(&mut self, client: &str, sequence: u64, (has, wants): (u64, u64)) {
-        self.now = self.now.saturating_add(Duration::from_secs(60));
+        self.now = self.now.saturating_add(Duration::from_millis(1));
         let client = ClientRun::only(ClientId::new(client).unwrap());
         let whole = Capacity::from_whole;
         let ask = LeaseRequest::new(sequence, whole(has), whole(wants));
         let limit = Limit {
             headroom: Part::NONE,
             lease: Duration::from_secs(3600),
+            min_refresh: Duration::from_millis(1),
             ..Limit::new(whole(100))
         };
         let id = ResourceId::new("a", Unit::Requests).unwrap();

@@ -18,8 +18,8 @@ pub(super) const CALL_LEN: usize = 4 << 10;
 /// The last quarter is for small connections, so that those who use up the rest keep only each
 /// other out.
 ///
-/// The bytes are those on the wire, and [`CALL_LEN`] for each call. A decoded call takes up to twenty times as much: 22 bytes of a
-/// scope with four units become 390. Calls stay decoded while they wait for the driver, so there the
+/// The bytes are those on the wire, and `CALL_LEN` for each call. A decoded call takes up to twenty
+/// times as much: 22 bytes of a scope with four units become 390. Calls stay decoded while they wait for the driver, so there the
 /// driver bounds them by number: of those for more than 64 scopes there are at most 64, 0.4 MB each.
 /// Smaller ones, 25 kB at most, are bounded only by these bytes and by the second that they wait.
 #[derive(Clone, Debug)]

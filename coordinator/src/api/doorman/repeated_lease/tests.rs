@@ -23,6 +23,8 @@ impl Fleet {
     fn new(start: Start) -> Self {
         let mut limit = Limit::new(Capacity::from_whole(100));
         limit.headroom = Part::NONE;
+        // Doorman's clients are told whole seconds.
+        limit.min_refresh = Duration::from_secs(1);
         limit.learning = Duration::from_secs(40);
         let now = Instant::ZERO.saturating_add(Duration::from_secs(100));
         Self {
@@ -91,6 +93,7 @@ fn who_says_its_last_lease_has_acknowledged_it() {
         (50, 100),
         "the answer may be lost"
     );
+    assert_eq!(fleet.get("b", None, 100).0, 0, "it still waits");
     assert_eq!(fleet.get("a", Some(a), 100).0, 50);
     assert_eq!(fleet.sum_has(), 50);
     assert_eq!(fleet.get("b", None, 100).0, 50);
@@ -114,6 +117,7 @@ fn a_lost_answer_is_given_again() {
     let (_, a) = fleet.get("a", None, 100);
     fleet.get("b", None, 100);
     assert_eq!(fleet.get("a", Some(a), 100).0, 50, "lost");
+    assert_eq!(fleet.get("b", None, 100).0, 0, "it still waits");
     let (again, a) = fleet.get("a", Some(a), 100);
     assert_eq!((again, fleet.sum_has()), (50, 100));
     fleet.get("a", Some(a), 100);

@@ -260,9 +260,13 @@ fn a_rule_with_many_keys_leaves_room_for_the_keys_of_another() {
 
 #[test]
 fn a_newcomer_does_not_take_the_entry_of_its_own_request_or_of_one_that_waits() {
+    let mut address = shaped(safe_rule("address", 1));
+    if let Some(shape) = &mut address.shape {
+        shape.max_wait = Duration::from_secs(2);
+    }
     let config = EngineConfig {
         max_scopes: 100,
-        ..rules([shaped(safe_rule("address", 1)), safe_rule("tenant", 10)])
+        ..rules([address, safe_rule("tenant", 10)])
     };
     let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
     let index = |worker: &Worker, tenant: &str| {
