@@ -72,7 +72,7 @@ impl Workers {
                 seen.limit_sent = Some(KnownLimit {
                     capacity,
                     burst,
-                    safe: safe.or(free.then_some(Capacity::UNLIMITED)),
+                    safe: safe.or_else(|| free.then_some(Capacity::UNLIMITED)),
                 });
             }
             seen.applied += 1;

@@ -84,7 +84,7 @@ fn low_limits_are_used_and_never_exceeded() {
         (300, 300, 5, 1.2, 75),
         (1200, 5, 3, 0.9, 60),
     ];
-    println!("limit per minute | burst | Envoys | load | admitted of one bucket's | beyond");
+    eprintln!("limit per minute | burst | Envoys | load | admitted of one bucket's | beyond");
     for (per_minute, burst, envoys, load, least) in rows {
         let rate = f64::from(per_minute) / 60.0;
         let runs = (0..8).map(|seed| with_seed(seed, envoys, rate * load, (rate, burst)).figures());
@@ -93,7 +93,7 @@ fn low_limits_are_used_and_never_exceeded() {
         let beyond = runs
             .iter()
             .fold(0.0, |most: f64, run| most.max(run.beyond_ideal));
-        println!("{per_minute} | {burst} | {envoys} | {load} | {part:.2} | {beyond:.1}");
+        eprintln!("{per_minute} | {burst} | {envoys} | {load} | {part:.2} | {beyond:.1}");
         assert!(
             part * 100.0 >= f64::from(least),
             "{per_minute}, {load}: {part}"
