@@ -403,13 +403,12 @@ impl RateLimiter {
         self.lease.client.lease.map(|lease| lease.expiry)
     }
 
-    /// Whether nothing would be lost with this limiter: it is idle or abandoned, has no lease, and
-    /// its bucket is as full as that of a new one.
+    /// Whether nothing would be lost with this limiter: it has no lease, and is either idle with as
+    /// much as a new one, or abandoned with a full bucket.
     pub fn is_reusable(&self, now: Instant) -> bool {
         let abandoned = now.saturating_since(self.last_attempt) >= ABANDONED_AFTER;
-        (self.lease.phase == Phase::Idle || abandoned)
-            && self.lease.client.valid_lease(now).is_none()
-            && self.is_full(now)
+        let idle = self.lease.phase == Phase::Idle && self.is_as_new(now);
+        self.lease.client.valid_lease(now).is_none() && (idle || abandoned && self.is_full(now))
     }
 
     /// Sizes the bucket for the present rate; a lease that has expired counts until its expiry. The

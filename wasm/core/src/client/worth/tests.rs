@@ -51,12 +51,17 @@ fn attempt(state: &mut ScopeState, now: Instant, cost: u64) {
 
 /// A scope with a lease of 100 per second that is full.
 fn leased() -> ScopeState {
+    used(answer(100, 100))
+}
+
+/// A scope with a full bucket and the lease of `first`.
+fn used(first: Answer) -> ScopeState {
     let mut state = ScopeState::new(at(0), &Policy::default());
     state.requests.count(at(0), 1);
     state
         .requests
         .draw(at(0), &Policy::default(), Tokens::ONE, 1);
-    ask(&mut state, at(0), answer(100, 100));
+    ask(&mut state, at(0), first);
     state
 }
 
@@ -90,8 +95,47 @@ fn a_lease_that_has_expired_is_settled_before_it_is_judged() {
     // By the old rate it would be full at once, though none of it is leased.
     assert_eq!(state.worth(at(10_000)), None);
     attempt(&mut state, at(10_000), 5);
-    assert_eq!(state.worth(at(10_499)), None);
-    assert!(state.worth(at(10_500)).is_some());
+    assert_eq!(state.worth(at(18_999)), None);
+    assert!(state.worth(at(19_000)).is_some());
+}
+
+#[test]
+fn a_bucket_cut_to_the_safe_burst_has_not_what_a_first_lease_brings() {
+    let minute = LeaseTerms {
+        capacity: Capacity::from_micros(1_666_666),
+        burst: Tokens::from_whole(100),
+        ..answer(100, 100).lease.unwrap()
+    };
+    let minute = Answer {
+        lease: Some(minute),
+        capacity: minute.capacity,
+        burst: Some(minute.burst),
+        ..answer(100, 100)
+    };
+    let mut state = used(minute);
+    attempt(&mut state, at(100), 90);
+    // The lease is over, and the coordinator silent: 10 tokens are cut to less than 2.
+    for ms in [10_100, 20_300] {
+        for (_, message) in state.ask(at(ms), &Policy::default()) {
+            if let LeaseMessage::Refresh(request) = message {
+                state.requests.handle_failure(at(ms), request.sequence, 1);
+            }
+        }
+        assert!(state.requests.is_full(at(ms)));
+        assert_eq!(state.worth(at(ms)), None, "after {ms} ms");
+        assert!(!state.is_reusable(at(ms)), "after {ms} ms");
+    }
+    assert!(state.is_reusable(at(60_100)), "abandoned");
+}
+
+#[test]
+fn a_part_of_a_limit_has_not_what_the_whole_brings() {
+    let mut state = used(answer(10, 10));
+    attempt(&mut state, at(100), 5);
+    ask(&mut state, at(100), answer(5, 10));
+    assert!(state.requests.is_full(at(100)));
+    assert_eq!(state.worth(at(1099)), None);
+    assert!(state.worth(at(1100)).is_some());
 }
 
 #[test]
