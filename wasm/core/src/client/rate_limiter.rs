@@ -404,10 +404,10 @@ impl RateLimiter {
     }
 
     /// Whether nothing would be lost with this limiter: it has no lease, and is either idle with as
-    /// much as a new one, or abandoned with a full bucket.
+    /// much as a new one while calls are answered, or abandoned with a full bucket.
     pub fn is_reusable(&self, now: Instant) -> bool {
         let abandoned = now.saturating_since(self.last_attempt) >= ABANDONED_AFTER;
-        let idle = self.lease.phase == Phase::Idle && self.is_as_new(now);
+        let idle = self.lease.is_at_rest() && self.is_as_new(now);
         self.lease.client.valid_lease(now).is_none() && (idle || abandoned && self.is_full(now))
     }
 

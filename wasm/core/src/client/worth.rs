@@ -16,7 +16,7 @@ use super::process_lease::{Phase, ProcessLease};
 use super::rate_limiter::RateLimiter;
 use super::scope_state::ScopeState;
 use crate::lease::Unit;
-use crate::units::{Instant, Tokens};
+use crate::units::{Capacity, Instant, Rate, Tokens};
 
 /// Silence after which a limit of bytes is worth nothing: a stream that goes on tells of its bytes
 /// several times a second, and until then its bucket may be full.
@@ -25,9 +25,9 @@ const NO_BYTES_FOR: Duration = Duration::from_secs(1);
 /// Worth of a state that holds nothing; of several, that of the least worth goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worth {
-    /// Whether it has a lease. While no coordinator answers there will be no other, so scopes without
-    /// one go first.
-    is_leased: bool,
+    /// Whether a coordinator has told its limit. While none answers a newcomer would not know it, so
+    /// scopes of which nothing is known go first.
+    is_known: bool,
     /// Time of the last attempt.
     used_at: Instant,
 }
@@ -38,7 +38,7 @@ impl Worth {
     /// Returns the worth of two limiters of a scope.
     fn and(self, other: Self) -> Self {
         Self {
-            is_leased: self.is_leased || other.is_leased,
+            is_known: self.is_known || other.is_known,
             used_at: self.used_at.max(other.used_at),
         }
     }
@@ -48,15 +48,31 @@ impl Worth {
 
 impl ProcessLease {
     /// Returns the worth of a lease of which nothing is used; none while requests may be held for it, it
-    /// is about to grow, or it has expired and its bucket has not been settled.
-    fn worth(&self, now: Instant, used_at: Instant) -> Option<Worth> {
+    /// is about to grow, it has expired and its bucket has not been settled, or its limit is what keeps
+    /// the rate without a lease down to `rate`.
+    fn worth(&self, now: Instant, used_at: Instant, rate: Rate) -> Option<Worth> {
         let is_pending = matches!(self.phase, Phase::Pending { until } if now < until);
         let is_settled = self.client.lease.is_none_or(|lease| lease.expiry > now);
         let worth = Worth {
-            is_leased: self.client.lease.is_some(),
+            is_known: self.client.capacity.is_some(),
             used_at,
         };
-        (is_settled && !is_pending && !self.is_growing(now)).then_some(worth)
+        let is_busy = is_pending || self.is_growing(now) || self.is_bounded(now, rate);
+        (is_settled && !is_busy).then_some(worth)
+    }
+
+    /// Returns whether there is no lease, and the limit that is known allows no more than `rate`: who
+    /// does not know it might have more. Not where the lease was given back and none fails to answer.
+    fn is_bounded(&self, now: Instant, rate: Rate) -> bool {
+        let bounds = |capacity: Capacity| !capacity.is_unlimited() && capacity.as_rate() <= rate;
+        self.client.valid_lease(now).is_none()
+            && !self.is_at_rest()
+            && self.client.capacity.is_some_and(bounds)
+    }
+
+    /// Returns whether nothing is wanted, and the last call was answered.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.phase == Phase::Idle && self.client.failures == 0
     }
 }
 
@@ -91,7 +107,8 @@ impl RateLimiter {
     }
 
     fn worth(&self, now: Instant) -> Option<Worth> {
-        let worth = self.lease.worth(now, self.last_attempt);
+        let rate = self.bucket.rate();
+        let worth = self.lease.worth(now, self.last_attempt, rate);
         worth.filter(|_| self.is_as_new(now))
     }
 
@@ -105,7 +122,8 @@ impl RateLimiter {
 
 impl ConcurrencyLimiter {
     fn worth(&self, now: Instant) -> Option<Worth> {
-        let worth = self.lease.worth(now, self.last_attempt);
+        // Without a lease a limit of zero is the only one that is surely below a newcomer's.
+        let worth = self.lease.worth(now, self.last_attempt, Rate::ZERO);
         worth.filter(|_| self.held() == 0)
     }
 }

@@ -1,9 +1,8 @@
 use std::vec::Vec;
 
 use super::*;
-use crate::client::{LeaseMessage, Policy, WorkerUsage};
+use crate::client::{LeaseMessage, LeaseState, Policy, WorkerUsage};
 use crate::lease::{Answer, Epoch, LeaseTerms, Origin, UnitAnswer};
-use crate::units::{Capacity, Tokens};
 
 fn at(ms: u64) -> Instant {
     Instant::from_nanos(1_000_000_000_000).saturating_add(Duration::from_millis(ms))
@@ -139,8 +138,13 @@ fn a_part_of_a_limit_has_not_what_the_whole_brings() {
 }
 
 #[test]
-fn those_without_a_lease_go_first_and_then_the_longest_idle() {
-    let (long, mut lately) = (leased(), leased());
+fn those_whose_limit_is_unknown_go_first_and_then_the_longest_idle() {
+    let (mut long, mut lately) = (leased(), leased());
+    long.requests.lease.client.lease = None;
+    long.requests.lease.phase = Phase::Lapsed;
+    long.requests
+        .bucket
+        .set(at(0), Rate::from_whole(10), Tokens::from_whole(100));
     attempt(&mut lately, at(10), 1);
     let without = ScopeState::new(at(900), &Policy::default());
     let mut worths = [&lately, &long, &without].map(|state| state.worth(at(1000)));
@@ -148,6 +152,34 @@ fn those_without_a_lease_go_first_and_then_the_longest_idle() {
     let order = [&without, &long, &lately].map(|state| state.worth(at(1000)));
     assert_eq!(worths, order);
     assert!(order.iter().all(Option::is_some));
+}
+
+#[test]
+fn a_limit_below_the_safe_capacity_is_not_forgotten_while_none_answers() {
+    for whole in [0, 3] {
+        let mut state = used(answer(whole, whole));
+        assert!(state.worth(at(2000)).is_some(), "it can be had again");
+        for ms in [10_000, 21_000] {
+            attempt(&mut state, at(ms), 1);
+            for (_, message) in state.ask(at(ms), &Policy::default()) {
+                if let LeaseMessage::Refresh(request) = message {
+                    state.requests.handle_failure(at(ms), request.sequence, 1);
+                }
+            }
+            assert!(state.requests.is_as_new(at(ms + 5000)));
+            assert_eq!(state.worth(at(ms + 5000)), None, "{whole} after {ms} ms");
+        }
+        for (_, message) in state.ask(at(32_000), &Policy::default()) {
+            assert!(
+                matches!(message, LeaseMessage::Release { .. }),
+                "{message:?}"
+            );
+        }
+        assert_eq!(state.requests.state(at(32_000)), LeaseState::Idle);
+        assert_eq!(state.worth(at(32_000)), None);
+        assert!(!state.is_reusable(at(32_000)));
+        assert!(state.is_reusable(at(82_000)), "abandoned");
+    }
 }
 
 #[test]
