@@ -145,12 +145,12 @@ impl ScopeState {
     }
 
     /// Returns the units whose leases are to be released when the state is given up at `now`, each with
-    /// the sequence to release it with.
+    /// the sequence to release it with. A lease that is asked for counts: nobody will take the answer.
     pub fn releases(&self, now: Instant) -> impl Iterator<Item = (Unit, u64)> {
         Unit::ALL.into_iter().filter_map(move |unit| {
             let client = &self.lease(unit)?.client;
-            client.valid_lease(now)?;
-            Some((unit, client.sequence))
+            let holds = client.is_waiting() || client.valid_lease(now).is_some();
+            holds.then_some((unit, client.sequence))
         })
     }
 }

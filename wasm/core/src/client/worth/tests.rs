@@ -211,7 +211,7 @@ fn bytes_and_permits_count_as_well() {
 }
 
 #[test]
-fn leases_are_released_with_the_sequence_of_their_request() {
+fn leases_held_or_awaited_are_released_with_the_sequence_of_their_request() {
     let mut state = leased();
     let releases = |state: &ScopeState, ms| state.releases(at(ms)).collect::<Vec<_>>();
     assert_eq!(releases(&state, 0), [(Unit::Requests, at(0).as_nanos())]);
@@ -221,6 +221,11 @@ fn leases_are_released_with_the_sequence_of_their_request() {
         [(Unit::Requests, at(100).as_nanos())]
     );
     assert_eq!(releases(&state, 10_100), [], "none is left");
+    attempt(&mut state, at(10_100), 1);
+    let asked = state.ask(at(10_100), &Policy::default());
+    assert_eq!(asked.len(), 1);
+    let awaited = [(Unit::Requests, at(10_100).as_nanos())];
+    assert_eq!(releases(&state, 10_100), awaited, "the answer is dropped");
     let never = ScopeState::new(at(0), &Policy::default());
     assert_eq!(releases(&never, 0), []);
 }
