@@ -62,7 +62,7 @@ impl ProcessLease {
     }
 
     /// Returns whether there is no lease, and the limit that is known allows no more than `rate`: who
-    /// does not know it might have more. Not where the lease was given back and none fails to answer.
+    /// does not know it might have more. At rest it is not: the limit would be told again.
     fn is_bounded(&self, now: Instant, rate: Rate) -> bool {
         let bounds = |capacity: Capacity| !capacity.is_unlimited() && capacity.as_rate() <= rate;
         self.client.valid_lease(now).is_none()
