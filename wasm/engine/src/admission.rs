@@ -314,6 +314,7 @@ fn entry(tables: &mut [Scopes], target: Target) -> Option<&mut Entry> {
 }
 
 /// Returns whether `key` is that of an overflow scope.
-fn is_overflow_key(key: &[u8]) -> bool {
+#[inline]
+pub(crate) fn is_overflow_key(key: &[u8]) -> bool {
     key.starts_with(OVERFLOW.as_bytes())
 }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, Tokens};
 
-use crate::admission::{Admission, Place, Request, Stage};
+use crate::admission::{Admission, Place, Request, Stage, is_overflow_key};
 use crate::config::{EngineConfig, Identity};
 use crate::decision::Decision;
 use crate::effect::{Effect, Report, StreamEnd, StreamNeeds};
@@ -107,6 +107,9 @@ impl<H: Host> Engine<H> {
     /// worker does not know the scope: then [`Engine::add_new`] does.
     #[inline]
     pub fn add(&mut self, request: &mut Request, rule: RuleId, key: &[u8]) -> bool {
+        if is_overflow_key(key) {
+            return false;
+        }
         let Some(target) = self.admission.find(rule, key) else {
             return false;
         };

@@ -1,5 +1,7 @@
 //! Scopes of a request: those that the worker knows, and new ones, or their rule's overflow.
 
+use std::borrow::Cow;
+
 use super::draw::is_overflow;
 use super::{Admission, BucketId, Scopes, Target, entry, is_overflow_key};
 use crate::config::Overflow;
@@ -13,6 +15,9 @@ use crate::shared_table::TableError;
 /// Each takes up to 32 look-ups, and a flood of unseen keys must not make every request pay for them
 /// where hardly any finds a place.
 const SEARCHES_MAX: u32 = 32;
+
+/// Beginning of the name of a request's key that begins as an overflow scope's; as long as that.
+const OVERFLOW_NAME: &str = "~Overflow-";
 
 /// Place of a new scope.
 pub(crate) enum Place {
@@ -34,7 +39,8 @@ impl Admission {
         Some(Target::of(rule.0, index))
     }
 
-    /// Finds or makes a place for a scope of a request that has the targets `others` already.
+    /// Finds or makes a place for a scope of a request that has the targets `others` already. A key that
+    /// is an overflow scope's has a name of its own: only the engine may choose such a scope.
     #[cold]
     pub(crate) fn place<H: Host>(
         &mut self,
@@ -43,7 +49,8 @@ impl Admission {
         key: &str,
         others: &[Target],
     ) -> Result<Place, TableError> {
-        let target = self.remember(process, rule.0, key, others)?;
+        let key = name_of(key);
+        let target = self.remember(process, rule.0, &key, others)?;
         if !self.is_overflow(target) {
             return Ok(Place::Bucket(target));
         }
@@ -195,5 +202,16 @@ impl Admission {
     /// Returns whether `target` is its rule's overflow.
     pub(super) fn is_overflow(&mut self, target: Target) -> bool {
         entry(&mut self.tables, target).is_some_and(|entry| is_overflow(entry))
+    }
+}
+
+// === free functions ===
+
+/// Returns the name under which a request's key is known: no longer than the key, and no overflow
+/// scope's.
+fn name_of(key: &str) -> Cow<'_, str> {
+    match key.strip_prefix(OVERFLOW) {
+        Some(rest) => format!("{OVERFLOW_NAME}{rest}").into(),
+        None => key.into(),
     }
 }

@@ -161,6 +161,36 @@ fn scopes_without_a_slot_share_pass_or_are_refused() {
 }
 
 #[test]
+fn a_key_like_an_overflow_scope_is_limited_as_any_other() {
+    for on_overflow in [Overflow::Share, Overflow::Pass, Overflow::Refuse] {
+        let mut config = settings(10, 100);
+        config.rules[0].on_overflow = on_overflow;
+        let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
+        for key in ["~overflow-zz", "~overflow-0", "~overflow-"] {
+            assert_eq!(worker.admitted(key, 200), 10, "{on_overflow:?} {key}");
+        }
+    }
+}
+
+#[test]
+fn nobody_chooses_an_overflow_scope() {
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &settings(10, 100));
+    for n in 0..40 {
+        worker.of(&format!("unseen-{n}"));
+    }
+    let keys = (0..256).map(|n| format!("~overflow-{n}"));
+    let admission = &worker.engine.admission;
+    let is_known = |key: &String| admission.entry_of(RuleId(0), key.as_bytes()).is_some();
+    let known: Vec<_> = keys.filter(is_known).collect();
+    assert!(!known.is_empty());
+    let settings = worker.root.settings.clone();
+    for key in known {
+        let mut request = worker.engine.begin(settings.clone(), 1, Tokens::ONE);
+        assert!(!worker.engine.add(&mut request, RuleId(0), key.as_bytes()));
+    }
+}
+
+#[test]
 fn a_disabled_engine_limits_nothing_and_keeps_its_balances() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &settings(3, 100));
     assert_eq!(worker.admitted("acme", 10), 3);
