@@ -77,10 +77,12 @@ impl CallerCheck {
     /// # Errors
     /// If it may not.
     pub fn node(&self, caller: &Caller) -> Result<(), CallerError> {
-        match &self.0.nodes {
-            Some(names) if !caller.0.has_one_of(names) => Err(CallerError::NoNode),
-            _ => Ok(()),
-        }
+        let is_allowed = match &self.0.nodes {
+            Some(names) => caller.0.has_one_of(names),
+            // A forwarded call says itself for whom: without nodes, nobody may forward for a child.
+            None => self.0.children.is_none(),
+        };
+        is_allowed.then_some(()).ok_or(CallerError::NoNode)
     }
 }
 
@@ -98,5 +100,16 @@ mod tests {
         let caller = Caller::of(&Extensions::default());
         assert_eq!(check.client(&caller, &client), Ok(()));
         assert_eq!(check.node(&caller), Ok(()));
+    }
+
+    #[test]
+    fn nobody_calls_as_a_node_where_coordinators_below_have_names_and_nodes_have_none() {
+        let names = CallerNames {
+            children: Some([("eu".to_owned(), vec!["eu.example".to_owned()])].into()),
+            nodes: None,
+        };
+        let caller = Caller::of(&Extensions::default());
+        let result = CallerCheck::new(&names).node(&caller);
+        assert_eq!(result, Err(CallerError::NoNode));
     }
 }
