@@ -1,7 +1,9 @@
 //! Fields `tls.grpc.children` and `tls.grpc.nodes`: the certificates of coordinators that call.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
+use super::parent;
 use crate::catalog::check::{Check, Rule};
 use crate::catalog::spec::{LocatedScalar, LocatedValue};
 
@@ -67,6 +69,9 @@ fn names_by_child(check: &mut Check, raw: &RawChildren) -> BTreeMap<String, Vec<
     check.is_within(CHILDREN_MAX, raw.value.len(), raw.at, field);
     let children = raw.value.iter();
     let children = children.map(|(child, raw)| {
+        if let Err(rule) = parent::name(child) {
+            check.refuse(raw.at, field, rule);
+        }
         (
             child.clone(),
             names(check, raw, &format!("{field}.{child}")),
@@ -92,6 +97,13 @@ fn name(text: &str) -> Result<String, Rule> {
             "{text:?} is neither a DNS name nor a URI like spiffe://example/eu, as certificates have \
              them"
         );
+        return Err(rule.into());
+    }
+    if text.contains('*') {
+        return Err(format!("{text:?} is a pattern: each name must be there as it is").into());
+    }
+    if text.parse::<IpAddr>().is_ok() {
+        let rule = format!("{text:?} is an IP address, which is no name of a coordinator");
         return Err(rule.into());
     }
     Ok(match text.contains(':') {

@@ -123,7 +123,8 @@ pub(super) fn parent(
     })
 }
 
-fn name(text: &str) -> Result<String, Rule> {
+/// A coordinator's name, as its parent knows it.
+pub(super) fn name(text: &str) -> Result<String, Rule> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte);
     match (1..=NAME_LEN_MAX).contains(&text.len()) && text.bytes().all(good) {
         true => Ok(text.to_owned()),

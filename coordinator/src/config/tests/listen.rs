@@ -147,6 +147,23 @@ fn a_listener_with_tls_needs_a_certificate_and_a_key() {
             "1:61: tls.grpc.children.eu[0]: \"a b\" is neither a DNS name nor a URI like \
              spiffe://example/eu, as certificates have them",
         ),
+        (
+            "tls: {grpc: {cert: a, key: b, client_ca: c, children: {eu: ['*.eu.example']}}}",
+            "1:61: tls.grpc.children.eu[0]: \"*.eu.example\" is a pattern: each name must be there as \
+             it is",
+        ),
+        (
+            "tls: {grpc: {cert: a, key: b, client_ca: c, nodes: [10.0.0.7]}}",
+            "1:53: tls.grpc.nodes[0]: \"10.0.0.7\" is an IP address, which is no name of a coordinator",
+        ),
+        (
+            "tls: {grpc: {cert: a, key: b, client_ca: c, nodes: ['fd00::7']}}",
+            "1:53: tls.grpc.nodes[0]: \"fd00::7\" is an IP address, which is no name of a coordinator",
+        ),
+        (
+            "tls: {grpc: {cert: a, key: b, client_ca: c, children: {eu/0: [eu.example]}}}",
+            "1:62: tls.grpc.children: \"eu/0\" is not 1 to 64 letters, digits or any of `.-_:`",
+        ),
     ];
     for (text, want) in rows {
         assert_eq!(errors(&format!("{text}\n{rest}")), want, "{text}");
