@@ -10,6 +10,7 @@ use tollgate_core::limit::Limit;
 
 use super::{Attachment, Catalog, FairBetween, Group, MemberKind};
 use crate::catalog::limits::UnitLimits;
+use crate::catalog::scope_kinds::is_overflow;
 
 /// Limits of one scope.
 #[derive(Clone, Debug)]
@@ -123,7 +124,7 @@ impl Catalog {
             return false;
         };
         let by_override = own.is_some_and(|own| matches!(own.source, LimitSource::Override(_)));
-        if by_override || limits.exact(scope).is_some() {
+        if by_override || is_overflow(scope) || limits.exact(scope).is_some() {
             return false;
         }
         let requests = own.and_then(|own| own.limits.get(Unit::Requests));

@@ -5,6 +5,9 @@ use std::collections::HashSet;
 
 use super::limits::GLOB_CHARACTERS;
 
+/// Beginning of an overflow scope's id behind its kind, which no new scope of a client has.
+const OVERFLOW: &str = "~overflow-";
+
 /// Kinds of scopes that the limits of a file are about.
 #[derive(Debug, Default)]
 pub struct ScopeKinds {
@@ -30,6 +33,9 @@ impl ScopeKinds {
     /// Notes a limit for the glob `text`, which comes after those before in the order of the file.
     pub(super) fn add_glob(&mut self, text: &str) {
         let literal = text.find(GLOB_CHARACTERS).map_or(text, |end| &text[..end]);
+        if is_overflow(literal) {
+            return;
+        }
         let Some((kind, _)) = literal.split_once('/') else {
             self.loose.push(literal.into());
             return;
@@ -43,7 +49,8 @@ impl ScopeKinds {
         self.touched.insert(kind.into());
     }
 
-    /// Whether all scopes of `kind` without a limit by their exact ids have the same limit, or none.
+    /// Whether all scopes of `kind` without a limit by their exact ids have the same limit, or none,
+    /// apart from overflow scopes.
     pub fn is_uniform(&self, kind: &str) -> bool {
         self.whole.contains(kind) || !self.is_touched(kind)
     }
@@ -59,6 +66,15 @@ impl ScopeKinds {
     }
 }
 
+// === free functions ===
+
+/// Whether all ids that begin with `start` are those of overflow scopes, in which an Envoy puts what
+/// it has no slot for.
+pub fn is_overflow(start: &str) -> bool {
+    let behind = start.split_once('/').map(|(_, behind)| behind);
+    behind.is_some_and(|behind| behind.starts_with(OVERFLOW))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,7 +82,7 @@ mod tests {
     #[test]
     fn a_kind_is_uniform_if_no_glob_matches_a_part_of_it() {
         // Globs in their order, and whether the kind `tenant` is uniform.
-        let rows: [(&[&str], bool); 11] = [
+        let rows: [(&[&str], bool); 14] = [
             (&[], true),
             (&["tenant/*"], true),
             (&["tenant/*", "tenant/a*"], true),
@@ -78,6 +94,9 @@ mod tests {
             (&["*/acme", "tenant/*"], false),
             (&["{tenant,route}/*"], false),
             (&["tenants*", "tenant-*"], true),
+            (&["tenant/~overflow-*", "tenant/*"], true),
+            (&["tenant/~overflow-1?", "tenant/~overflow-*"], true),
+            (&["tenant/~over*", "tenant/*"], false),
         ];
         for (globs, want) in rows {
             let mut kinds = ScopeKinds::default();

@@ -160,9 +160,12 @@ impl Rules {
     }
 
     /// Takes the limit of one scope of a rule for the rule's usual one, if it `is_usual`. That most
-    /// have none is over with the first answer that does not say so.
+    /// have none is over with the first answer that does not say so. The limits of overflow scopes say
+    /// nothing of others.
     pub(crate) fn learn_limit(&mut self, scope: &str, limit: KnownLimit, is_usual: bool) {
-        let rule = scope.split_once('/').and_then(|(rule, _)| self.named(rule));
+        let scope = scope.split_once('/');
+        let scope = scope.filter(|(_, key)| !key.starts_with(OVERFLOW));
+        let rule = scope.and_then(|(rule, _)| self.named(rule));
         let Some(rule) = rule.and_then(|id| self.rules.get_mut(id.index())) else {
             return;
         };

@@ -211,6 +211,7 @@ fn a_limit_is_usual_if_new_scopes_of_the_kind_have_it_too() {
     let rows = [
         // By a pattern, unlike those that are named or in a group.
         ("tenant/zoe", true),
+        ("tenant/~overflow-7", false),
         ("tenant/acme", false),
         ("tenant/beta", false),
         ("tenant/free", false),

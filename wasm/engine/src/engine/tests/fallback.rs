@@ -118,6 +118,11 @@ fn scopes_that_are_new_are_not_throttled_as_long_as_none_of_their_rule_has_a_lim
     worker.learn("acme", NO_LIMIT, true);
     worker.tick(Duration::from_secs(1));
     assert_eq!(worker.passes_alone("bolt"), 60);
+    // An overflow scope, which may have a limit of its own, is none of them.
+    let rules = &mut worker.engine.process.rules;
+    let known = rules.get(0).and_then(|rule| rule.policy.usual).unwrap();
+    rules.learn_limit("tenant/~overflow-3", known, false);
+    assert_eq!(worker.passes_alone("beta"), 60);
     worker.learn("coda", NO_LIMIT, false);
     worker.tick(Duration::from_secs(1));
     let passed = worker.passes_alone("delta");
