@@ -82,10 +82,8 @@ impl Speaker<'_> {
         let mut notes = vec![(REASON, reply.reason.clone())];
         let pause = reply.pause_ms();
         notes.extend(pause.map(|pause| (PAUSE_MS, pause.to_string())));
-        if self.terms.formats.draft03 {
-            // The refusal carries these fields itself, of its own limit.
-            notes.extend(TIGHTEST.map(|name| (name, String::new())));
-        }
+        // They are of a limit that has let the request pass, and the refusal has its own fields, if any.
+        notes.extend(TIGHTEST.map(|name| (name, String::new())));
         notes
     }
 

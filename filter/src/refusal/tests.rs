@@ -140,6 +140,32 @@ fn grpc_is_told_by_details_and_the_access_log_by_notes() {
 }
 
 #[test]
+fn a_refusal_takes_away_the_tightest_limit_of_an_earlier_filter_whatever_its_own_fields() {
+    for draft03 in [true, false] {
+        let formats = Formats {
+            draft03,
+            ..Terms::DEFAULT.formats
+        };
+        let terms = Terms {
+            formats,
+            ..Terms::DEFAULT
+        };
+        let speaker = Speaker {
+            terms: &terms,
+            ..SPEAKER
+        };
+        let host = Fake::new(&Process::new());
+        host.note(TIGHTEST.map(|name| (name, "4".to_owned())).into());
+        let (refusal, now) = refusal(None);
+        speaker.send(&host, now, refusal, Protocol::Http).unwrap();
+        let notes = host.notes.borrow();
+        for name in TIGHTEST {
+            assert_eq!(notes[&(0, name.to_owned())], "", "{name} {draft03}");
+        }
+    }
+}
+
+#[test]
 fn grpc_web_has_its_status_in_the_body() {
     let host = Fake::new(&Process::new());
     for (is_text, kind) in [
