@@ -183,9 +183,9 @@ fn nobody_chooses_an_overflow_scope() {
     let is_known = |key: &String| admission.entry_of(RuleId(0), key.as_bytes()).is_some();
     let known: Vec<_> = keys.filter(is_known).collect();
     assert!(!known.is_empty());
-    let settings = worker.root.settings.clone();
+    let settings = worker.root.settings;
     for key in known {
-        let mut request = worker.engine.begin(settings.clone(), 1, Tokens::ONE);
+        let mut request = worker.engine.begin(settings, 1, Tokens::ONE);
         assert!(!worker.engine.add(&mut request, RuleId(0), key.as_bytes()));
     }
 }
