@@ -3,8 +3,8 @@
 //! A scope whose buckets hold what a first lease could bring and of which nothing is in flight has as
 //! much as one that comes for the first time, but for its leases, and these can be asked for again. So
 //! its slot may go to another scope, however lately it was used. A bucket that is full may hold less:
-//! its burst is that of a part of the limit, or of the rate without a lease, and was cut to it. Then it
-//! takes the silence in which the rest would have been earned.
+//! without a lease its burst is that of the safe rate, and was cut to it. Then it takes the silence in
+//! which the rest would have been earned.
 //!
 //! The leases are released with the sequence of the latest request: a later request of the scope has a
 //! higher one, so a release that comes late ends no lease but these.
@@ -85,13 +85,15 @@ impl RateLimiter {
         self.bucket.rate().is_unlimited() || self.bucket.balance(now) >= burst
     }
 
-    /// Returns whether the bucket is full, and the time since the last attempt has earned what its
-    /// burst is below that of the whole limit: a new bucket may get that with its first lease.
+    /// Returns whether the bucket is full, and without a lease the time since the last attempt has
+    /// earned what its burst is below that of the whole limit: a new bucket may get that with its first
+    /// lease. With a lease the burst is the client's part, which it gets again.
     pub(super) fn is_as_new(&self, now: Instant) -> bool {
         let rate = self.bucket.rate();
         let earned = rate.tokens_in(now.saturating_since(self.last_attempt));
         let most = self.bucket.burst().saturating_add(earned);
-        self.is_full(now) && (rate.is_unlimited() || most >= self.whole_burst())
+        let is_leased = self.lease.client.valid_lease(now).is_some();
+        self.is_full(now) && (is_leased || rate.is_unlimited() || most >= self.whole_burst())
     }
 
     /// Burst of the whole limit, as far as it is known; by default a second of the rate.

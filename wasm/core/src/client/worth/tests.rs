@@ -128,13 +128,11 @@ fn a_bucket_cut_to_the_safe_burst_has_not_what_a_first_lease_brings() {
 }
 
 #[test]
-fn a_part_of_a_limit_has_not_what_the_whole_brings() {
+fn a_part_of_a_limit_that_is_leased_is_had_again() {
     let mut state = used(answer(10, 10));
-    attempt(&mut state, at(100), 5);
     ask(&mut state, at(100), answer(5, 10));
     assert!(state.requests.is_full(at(100)));
-    assert_eq!(state.worth(at(1099)), None);
-    assert!(state.worth(at(1100)).is_some());
+    assert!(state.worth(at(100)).is_some());
 }
 
 #[test]
