@@ -159,7 +159,8 @@ fn more_releases_than_wait_for_a_round_are_left_to_expire() {
             released += call.release().resources.len();
         }
     }
-    assert_eq!(released, 1000);
+    // A lease that is released for another reason may be among them.
+    assert!((1000..1010).contains(&released), "{released}");
 }
 
 #[test]
