@@ -16,7 +16,7 @@ pub struct Binding {
     root: BoundRoot,
     /// Exceptions of routes, if they may have any.
     routes: Option<RefCell<Routes<BoundRule>>>,
-    /// What the stream was charged that ended last.
+    /// Charge of the stream that ended last.
     ended: RefCell<Charge>,
     /// True if no request has come since.
     has_just_ended: Cell<bool>,

@@ -65,7 +65,7 @@ struct Proxy {
     worker: Worker<Fake>,
     root: BoundRoot,
     stream: u32,
-    /// What the latest stream was charged.
+    /// Charge of the latest stream.
     charge: Charge,
 }
 

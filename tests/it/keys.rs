@@ -97,7 +97,7 @@ async fn start(test: &TestContext, coordinator: &Coordinator) -> Result<Envoy> {
             let text = rule["key"].to_string();
             !text.contains("payload") && !text.contains("virtual_host_metadata")
         });
-        // What is not there is no error in Envoy's log.
+        // A value that is not there is no error in Envoy's log.
         for key in [
             json!({"metadata": ["app", "none"]}),
             json!({"filter_state": "none"}),

@@ -15,7 +15,7 @@ use crate::test_context::{TestContext, run_test};
 const LIMITS: &str = "limits:\n  - match: tenant/one\n    requests: {rate: 0.0005, burst: 10}\n    \
     concurrency: {max: 1}\n  - match: \"*\"\n    requests: {rate: 0.0005, burst: 10}\n";
 
-/// What a client might send to look redirected.
+/// Headers that a client might send to look redirected.
 const FORGED: [(&str, &str); 3] = [
     ("x-envoy-original-url", "http://localhost/redirect/1"),
     ("x-envoy-internal", "true"),

@@ -68,7 +68,7 @@ struct CheckReport {
     /// Whether a coordinator takes the file.
     good: bool,
     findings: Vec<Finding>,
-    /// What each Envoy admits without a lease, by limit; empty if the file is not good.
+    /// Fallback of each Envoy without a lease, by limit; empty if the file is not good.
     fallbacks: Vec<Fallback>,
 }
 

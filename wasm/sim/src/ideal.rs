@@ -1,7 +1,7 @@
 //! Ideal buckets: beside each limit of the fleet one token bucket with its rate and burst, to which
 //! the same requests come at the same instants.
 //!
-//! What is leased is not what is admitted: a token that lies at one Envoy is of no use to a request
+//! Leases are not admissions: a token that lies at one Envoy is of no use to a request
 //! at another. So the fleet's admissions are measured beside those of one bucket that all Envoys
 //! share without delay. A second bucket pays for what the fleet really admitted, if need be by going
 //! into debt: its deepest debt is the most that was admitted beyond `burst + rate * t` in any window.

@@ -206,7 +206,7 @@ async fn sum(coordinator: &Coordinator, name: &str) -> u64 {
     values.sum()
 }
 
-/// What a proxy is told is decided when it can be sent. Until then one message waits, and the memory of
+/// A message to a proxy is decided on when it can be sent. Until then one message waits, and the memory of
 /// it is counted.
 #[tokio::test]
 async fn a_stream_that_is_not_read_holds_one_message() {

@@ -98,7 +98,7 @@ async fn a_parent_that_lied_within_the_possible_is_heard_again_after_a_lease() {
     envoy.until(80.0, 80.0).await;
     lie.store(0, Ordering::Relaxed);
     until_refused(&leaf, "lower").await;
-    // What was lent in the higher epoch ends, and the next lease is of the true one: it is renewed
+    // The lease of the higher epoch ends, and the next one is of the true master: it is renewed
     // without an answer that is refused.
     let heard = async {
         let name = "tollgate_parent_epoch_errors_total{cause=\"lower\"}";

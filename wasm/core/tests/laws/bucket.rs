@@ -164,7 +164,7 @@ pub(crate) fn shares_that_change_mint_nothing(seed: u64) -> Verdict {
         for end in &moments[i + 1..] {
             let window = u128::from(end.0 - start.0);
             let earned = (u128::from(rate) * window).div_ceil(FINE as u128);
-            // What a bucket has earned of its next millionth is not in its balance.
+            // The part of its next millionth that a bucket has earned is not in its balance.
             let most = u128::from(burst) + earned + u128::from(count);
             let got = u128::from(end.1 - start.1);
             ensure!(

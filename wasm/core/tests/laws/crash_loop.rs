@@ -29,7 +29,7 @@ struct Process {
     run: ClientRun,
     lease: LeaseClient,
     sequence: u64,
-    /// What it had, in micro-units times nanoseconds.
+    /// Capacity that it had, in micro-units times nanoseconds.
     had: u128,
 }
 
@@ -49,7 +49,7 @@ struct Fleet {
     /// Whether a process has the id of the one before, and whether all have the same node.
     names: (bool, bool),
     runs: u64,
-    /// What dead runs had, in micro-units times nanoseconds.
+    /// Capacity that dead runs had, in micro-units times nanoseconds.
     gone: u128,
 }
 
@@ -176,7 +176,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// What the honest clients and the last one had on average, of the shares that they had if nobody
+    /// Parts that the honest clients and the last one had on average, of the shares that they had if nobody
     /// crashed.
     fn check(&self) -> Verdict {
         let capacity = u128::from(self.limit.capacity.as_micros());

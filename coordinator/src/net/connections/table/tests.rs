@@ -207,7 +207,7 @@ fn an_answer_for_which_there_is_no_memory_is_given_up() {
         assert!(memory.take(others, 1));
         assert_eq!(call.charge(1).is_err(), gives_up);
         assert!(probe.charge(1).is_ok());
-        // What is given up is not counted, and neither is what was sent.
+        // Answers that are given up are not counted, and neither are those that were sent.
         drop(sent);
         memory.give_back(others);
         assert_eq!(memory.bytes(), CALL_LEN + 1, "the probe's");

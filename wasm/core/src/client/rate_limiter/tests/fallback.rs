@@ -221,7 +221,7 @@ fn of_a_scope_that_is_not_known_the_usual_limit_of_its_rule_holds() {
         let passed = first + p.passes(59);
         assert_eq!(passed, want, "{usual:?}");
     }
-    // What is known of the scope itself comes first.
+    // The limit of the scope itself comes first, if it is known.
     let mut p = answered(Policy::default(), &three_per_minute());
     p.policy.usual = limit(Capacity::from_whole(50), Some(Capacity::from_whole(20)));
     assert_eq!(passes_in_three_seconds(&mut p), 1);
