@@ -11,6 +11,7 @@
 
 mod capacities;
 mod coordinator;
+pub mod defect;
 mod demand;
 pub mod event_queue;
 pub mod fairness;

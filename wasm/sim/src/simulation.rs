@@ -23,6 +23,7 @@ use self::event::Event;
 use self::levels::Traffic;
 use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
+use crate::defect::Defect;
 use crate::demand::RequestStream;
 use crate::event_queue::EventQueue;
 use crate::figures::Figures;
@@ -64,6 +65,8 @@ pub struct Simulation {
     /// Capacities that were lowered, by the number of the scope or pool, and how long leases of them may last.
     lowered: BTreeMap<usize, (Capacity, Instant)>,
     recorder: Recorder,
+    /// Defect that is planted.
+    defect: Option<Defect>,
 }
 
 /// Place of one Envoy, whichever process has it.
@@ -159,6 +162,12 @@ impl Simulation {
     /// Lets `observer` hear of all that happens from now on.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observer = ObserverSlot(Some(observer));
+    }
+
+    /// Makes all processes observe themselves for laws, and plants `defect` if there is one. To be
+    /// called before the first event.
+    pub fn inspect(&mut self, defect: Option<Defect>) {
+        self.defect = defect;
     }
 
     /// Returns the virtual time since the start.
@@ -257,7 +266,8 @@ impl Simulation {
         self.queue.digest() ^ self.recorder.digest()
     }
 
-    fn now(&self) -> Instant {
+    /// Returns the virtual time.
+    pub fn now(&self) -> Instant {
         self.queue.now()
     }
 

@@ -82,6 +82,7 @@ impl Simulation {
             topology: topology(&scenario, &mut regions),
             coordinators,
             lowered: BTreeMap::new(),
+            defect: None,
             windows,
             demand_changes: 0,
             tally,
