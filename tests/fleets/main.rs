@@ -13,7 +13,6 @@ use std::ops::Range;
 
 use tollgate_sim::defect::Defect;
 
-use self::fleet::Fleet;
 use self::plan::Plan;
 
 /// Seeds of a plain run.

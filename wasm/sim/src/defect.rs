@@ -1,5 +1,7 @@
 //! Defects that are planted to test the laws.
 
+use tollgate_core::message::Refreshed;
+
 /// Defect between processes, or their workers, and their surroundings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
@@ -16,4 +18,22 @@ pub enum Defect {
     Proportional,
     /// Masters do not look at their terms before they answer.
     WithoutTerms,
+}
+
+// === impl Defect ===
+
+impl Defect {
+    /// Changes an answer on its way to a process.
+    pub(crate) fn change(self, answer: &mut Refreshed) {
+        if self != Self::LateExpiry {
+            return;
+        }
+        let scopes = answer.scopes.iter_mut().flatten();
+        let units = scopes.filter_map(|scope| scope.outcome.as_mut().ok());
+        for unit in units.flatten() {
+            if let Some(lease) = &mut unit.answer.lease {
+                lease.duration = lease.duration * 3 / 2;
+            }
+        }
+    }
 }

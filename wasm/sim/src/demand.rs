@@ -8,7 +8,7 @@ mod zipf;
 
 pub(crate) use self::course::{Course, Overlay};
 pub(crate) use self::zipf::Zipf;
-use crate::random::Random;
+use crate::random::{Chance, Random};
 use crate::scenario::Arrivals;
 
 /// Part of all entries of a scenario's demand that is the same for all Envoys.
@@ -23,6 +23,16 @@ pub(crate) struct DemandShape {
     pub(crate) bytes: [u64; 2],
     /// Tokens that a request takes.
     pub(crate) cost: u32,
+    /// Bodies that are larger than `bytes`.
+    pub(crate) bulky: Option<BulkyBodies>,
+}
+
+/// Bodies that are larger than usual.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BulkyBodies {
+    pub(crate) chance: Chance,
+    /// Time since the start after which there are none.
+    pub(crate) until: Duration,
 }
 
 /// Turn of an Envoy among all to which an entry's requests go one after the other.
@@ -101,9 +111,14 @@ impl RequestStream {
         stream
     }
 
+    /// Returns the requests per second that come now.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate / f64::from(self.turn.of)
+    }
+
     /// Returns the tokens per second that its requests take now.
     pub(crate) fn token_rate(&self) -> f64 {
-        self.rate * f64::from(self.shape.cost) / f64::from(self.turn.of)
+        self.rate() * f64::from(self.shape.cost)
     }
 
     /// Returns the time of the next request, or of the next change of the rate.

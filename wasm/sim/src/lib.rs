@@ -17,6 +17,7 @@ pub mod event_queue;
 pub mod fairness;
 pub mod figures;
 mod ideal;
+mod inspection;
 pub mod limits;
 pub mod network;
 pub mod observer;
@@ -30,3 +31,6 @@ pub mod simulation;
 pub mod sizes;
 mod topology;
 mod windows;
+
+pub use process::WorkerTally;
+pub use process::view::{ClientKey, ClientView};

@@ -1,42 +1,50 @@
 //! Simulated Envoy process: engines as its workers, its clock, and the requests that come to it.
 
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tollgate_core::client::{Mode, Policy, ScopeState};
-use tollgate_core::lease::ResourceId;
+use tollgate_core::lease::{ClientId, ClientRun, Priority, ResourceId, Run};
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Capacity, Instant};
-use tollgate_engine::{EngineConfig, HostFailure, Identity, Overflow, RuleConfig, Shape};
+use tollgate_engine::{Call, EngineConfig, HostFailure, Identity, Overflow, RuleConfig, Shape};
 
 mod clock;
 mod host;
+mod inspect;
 mod memory;
+mod observations;
 mod outcomes;
+pub(crate) mod view;
 mod worker;
+mod workers;
 
 pub(crate) use self::clock::Clock;
 pub(crate) use self::host::{OpenedWatch, OutgoingCall};
-use self::host::{Surroundings, WorkerHost};
+use self::observations::Observations;
+pub use self::observations::WorkerTally;
 pub(crate) use self::outcomes::{Outcomes, Tally};
-use self::worker::Worker;
+use self::view::ClientState;
+use self::worker::NewRequest;
+use self::workers::{Task, Workers};
+use crate::defect::Defect;
 use crate::demand::RequestStream;
-use crate::random::Random;
-use crate::scenario::{EnvoyGroup, NoLease};
+use crate::inspection::Inspection;
+use crate::random::{Chance, Random};
+use crate::scenario::{Amount, EnvoyGroup, NoLease};
 use crate::scopes::ScopeTable;
 use crate::sizes::{TableSizes, debug_len};
 
-/// Time by which requests may be decided late: those of so long are decided on together.
-const BATCH: Duration = Duration::from_millis(1);
 /// The most requests that a worker makes wait.
 const WAITING_MAX: usize = 4000;
 
 /// One process, as of one start.
 #[derive(Debug)]
 pub(crate) struct Process {
+    name: ProcessName,
     clock: Clock,
-    surroundings: Rc<Surroundings>,
-    workers: Vec<Worker>,
+    workers: Rc<Workers>,
     pub(crate) streams: Vec<RequestStream>,
     random: Random,
     /// Time for which it is planned to run next.
@@ -49,16 +57,46 @@ pub(crate) struct Process {
     pub(crate) was_leased: bool,
     /// Scopes without a lease at the last sample.
     pub(crate) without_lease: u64,
+    /// Defect that is planted, if laws look at the process.
+    defect: Option<Defect>,
+    /// State as client of each resource that laws look at.
+    clients: Vec<ClientState>,
+    /// The first broken invariant that workers saw.
+    broken: Option<String>,
+    tally: WorkerTally,
+    trapped_at: Option<Instant>,
+    missed_at: Option<Instant>,
+}
+
+/// Name of a process.
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessName {
+    node: String,
+    /// Random bits that its client id is made of.
+    process: u128,
+    /// Client as which coordinators count it.
+    run: ClientRun,
 }
 
 /// Things that processes of one group have in common.
 #[derive(Debug)]
 pub(crate) struct ProcessKind {
     pub(crate) config: EngineConfig,
+    /// Settings of all rules.
+    policy: Policy,
     pub(crate) workers: u32,
     pub(crate) drift_ppm: u32,
     /// Whether their coordinators have streams of nudges.
     pub(crate) nudged: bool,
+    /// Time by which requests may be decided late, those of so long together; the shortest interval of
+    /// ticks.
+    pub(crate) resolution: Duration,
+    /// Accesses to shared data at which another worker runs.
+    pub(crate) interleaving: Chance,
+    /// Ticks at which a request is given up that waits.
+    pub(crate) gives_up: Chance,
+    /// Whether a restarted process has the client id of the one before.
+    pub(crate) keeps_id: bool,
 }
 
 // === impl ProcessKind ===
@@ -73,10 +111,15 @@ impl ProcessKind {
                 NoLease::Optimistic => Mode::Optimistic,
                 NoLease::Pessimistic => Mode::Pessimistic,
             },
-            safe: Capacity::try_from_f64(group.safe.0).unwrap_or(Capacity::MAX),
+            safe: capacity(group.safe),
+            safe_bytes: capacity(group.safe_bytes),
+            safe_concurrency: capacity(group.safe_concurrency),
             first_lease_wait: group.first_lease_wait.0,
             call_timeout: group.call_timeout.0,
-            ..Policy::default()
+            idle_after: group.idle_after.0,
+            max_debt: group.max_debt.0,
+            priority: Priority::nearest(group.priority.into()),
+            usual: None,
         };
         let shape = (!group.max_wait.0.is_zero()).then_some(Shape {
             max_wait: group.max_wait.0,
@@ -104,9 +147,63 @@ impl ProcessKind {
                 host_failure: HostFailure::Closed,
                 reports_limits: false,
             },
+            policy,
             workers: group.workers,
             drift_ppm: group.drift_ppm,
             nudged,
+            resolution: group.resolution.0,
+            interleaving: Chance::share(group.interleaving.0),
+            gives_up: Chance::share(group.gives_up.0),
+            keeps_id: group.keeps_id,
+        }
+    }
+
+    /// Returns the settings of all rules.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Returns whether requests wait in queues.
+    pub(crate) fn is_shaped(&self) -> bool {
+        self.config.rules.iter().any(|rule| rule.shape.is_some())
+    }
+
+    /// Returns the longest time for which a request may wait.
+    fn wait_max(&self) -> Duration {
+        let shapes = self.config.rules.iter().filter_map(|rule| rule.shape);
+        let waits = shapes.map(|shape| shape.max_wait);
+        waits.fold(self.policy().first_lease_wait, Duration::max)
+    }
+}
+
+// === impl ProcessName ===
+
+impl ProcessName {
+    /// Returns the name of a process of `node`, of so many that were started in its place.
+    fn new(node: &str, process: u128, kept: Option<NonZeroU64>) -> Self {
+        let id = match kept {
+            Some(_) => format!("{node}/0"),
+            None => format!("{node}/{process:032x}"),
+        };
+        let own = NonZeroU64::new(process as u64).unwrap_or(NonZeroU64::MIN);
+        Self {
+            node: node.to_owned(),
+            process,
+            run: ClientRun {
+                id: ClientId::new(&id)
+                    .unwrap_or_else(|_| ClientId::new("envoy/0").expect("a valid id")),
+                run: Run::Incarnation(kept.unwrap_or(own)),
+            },
+        }
+    }
+
+    /// Returns the identity of a worker.
+    fn identity(&self, random: &mut Random) -> Identity {
+        Identity {
+            worker: random.bits().max(1),
+            node: self.node.clone(),
+            plugin: String::new(),
+            process: self.process,
         }
     }
 }
@@ -114,37 +211,28 @@ impl ProcessKind {
 // === impl Process ===
 
 impl Process {
-    /// Returns a process called `node` that starts at `now`.
+    /// Returns a process called `node` that starts at `now`, after `started` others in its place.
     pub(crate) fn new(
         now: Instant,
-        node: &str,
-        kind: &ProcessKind,
+        (node, started): (&str, u32),
+        (kind, scopes): (&Rc<ProcessKind>, &Rc<ScopeTable>),
         streams: Vec<RequestStream>,
+        inspection: Option<&Inspection>,
         mut random: Random,
     ) -> Self {
         let clock = Clock::new(now, kind.drift_ppm, &mut random);
         let local = clock.at(now);
-        let surroundings = Surroundings::new(local, kind.nudged);
         let process = u128::from(random.bits()) << 64 | u128::from(random.bits());
-        let tick = kind.config.tick.as_micros() as u64;
-        let worker = |worker| {
-            let host = WorkerHost {
-                process: surroundings.clone(),
-                worker,
-            };
-            let identity = Identity {
-                worker: random.bits().max(1),
-                node: node.to_owned(),
-                plugin: String::new(),
-                process,
-            };
-            let first_tick = Duration::from_micros(random.between(0, tick));
-            Worker::new(local, first_tick, host, identity, &kind.config)
-        };
+        let kept = NonZeroU64::MIN.saturating_add(started.into());
+        let name = ProcessName::new(node, process, kind.keeps_id.then_some(kept));
+        let observations = inspection.map(|inspection| Observations::new(inspection, &streams));
+        let resources = observations.iter().flat_map(|seen| &seen.resources);
+        let clients = resources.map(ClientState::new).collect();
+        let shared = (kind, scopes);
         Self {
-            workers: (0..kind.workers).map(worker).collect(),
+            workers: Workers::new(local, shared, name.clone(), &mut random, observations),
+            name,
             clock,
-            surroundings,
             streams,
             random,
             planned: None,
@@ -153,6 +241,12 @@ impl Process {
             has_asked: false,
             was_leased: false,
             without_lease: 0,
+            defect: inspection.and_then(|inspection| inspection.defect),
+            clients,
+            broken: None,
+            tally: WorkerTally::default(),
+            trapped_at: None,
+            missed_at: None,
         }
     }
 
@@ -160,7 +254,6 @@ impl Process {
     pub(crate) fn wake(
         &mut self,
         (now, elapsed): (Instant, Duration),
-        scopes: &ScopeTable,
         outcomes: &mut Outcomes<'_>,
     ) {
         if self.planned.is_none_or(|at| now < at) {
@@ -178,23 +271,28 @@ impl Process {
                     self.first_request = Some(now);
                 }
                 let worker = self.pick();
-                let shape = &self.streams[i].shape;
-                self.workers[worker].request(local, scope, shape, (scopes, &mut *outcomes));
+                let shape = self.streams[i].shape.clone();
+                let bulky = shape.bulky.filter(|bulky| elapsed < bulky.until);
+                let request = NewRequest {
+                    scope,
+                    is_bulky: bulky.is_some_and(|bulky| self.random.happens(bulky.chance)),
+                    shape,
+                };
+                self.workers.request(worker, request);
             }
         }
-        for worker in &mut self.workers {
-            worker.run(local, outcomes);
-        }
+        self.workers.run();
+        self.finish(local, outcomes);
     }
 
     /// Returns the time at which the process is to run, unless that was planned before.
     pub(crate) fn plan(&mut self, now: Instant, elapsed: Duration) -> Option<Instant> {
-        let workers = self.workers.iter().map(Worker::due_at);
-        let workers = workers.min().map(|local| self.clock.world(local));
+        let workers = self.workers.due_at();
+        let workers = workers.map(|local| self.clock.world(local));
         let requests = self.streams.iter().filter_map(RequestStream::due);
         let requests = requests.min().map(|at| {
             let after = at.saturating_sub(elapsed);
-            now.saturating_add(after.max(BATCH))
+            now.saturating_add(after.max(self.kind().resolution))
         });
         let next = workers.into_iter().chain(requests).min()?;
         let next = next.max(now).max(self.stopped_until);
@@ -210,11 +308,13 @@ impl Process {
         &mut self,
         now: Instant,
         (worker, token): (u32, u32),
-        answer: Result<Refreshed, String>,
+        mut answer: Result<Refreshed, String>,
         outcomes: &mut Outcomes<'_>,
     ) {
-        let local = self.set_clock(now);
-        self.workers[worker as usize].answer(local, token, answer, outcomes);
+        if let (Some(defect), Ok(answer)) = (self.defect, &mut answer) {
+            defect.change(answer);
+        }
+        self.hand(now, Task::Answer(worker, token, answer), outcomes);
     }
 
     /// Hands a worker the name of a resource that came on one of its streams.
@@ -225,47 +325,87 @@ impl Process {
         resource: ResourceId,
         outcomes: &mut Outcomes<'_>,
     ) {
-        let local = self.set_clock(now);
-        self.workers[worker as usize].nudge(local, token, resource, outcomes);
+        self.hand(now, Task::Nudge(worker, token, resource), outcomes);
     }
 
     /// Tells a worker that one of its streams has ended.
-    pub(crate) fn end_watch(&mut self, now: Instant, (worker, token): (u32, u32)) {
-        self.set_clock(now);
-        self.workers[worker as usize].end_watch(token);
+    pub(crate) fn end_watch(
+        &mut self,
+        now: Instant,
+        (worker, token): (u32, u32),
+        outcomes: &mut Outcomes<'_>,
+    ) {
+        self.hand(now, Task::EndWatch(worker, token), outcomes);
+    }
+
+    /// Ends a worker with all that it knows; another takes its place.
+    pub(crate) fn trap(&mut self, now: Instant) {
+        let local = self.set_clock(now);
+        self.workers.trap();
+        self.look(local);
+    }
+
+    fn hand(&mut self, now: Instant, task: Task, outcomes: &mut Outcomes<'_>) {
+        let local = self.set_clock(now);
+        self.workers.hand(task);
+        self.finish(local, outcomes);
+    }
+
+    /// Counts what has become of requests.
+    fn finish(&mut self, local: Instant, outcomes: &mut Outcomes<'_>) {
+        outcomes.count_all(&mut self.workers.outcomes.borrow_mut());
+        self.look(local);
     }
 
     /// Returns the streams that its workers have opened.
     pub(crate) fn take_opened(&self) -> Vec<OpenedWatch> {
-        self.surroundings.take_opened()
+        let mut opened = self.workers.take_opened();
+        for watch in opened.iter_mut().filter(|_| self.kind().keeps_id) {
+            watch.client = self.name.run.id.clone();
+        }
+        opened
     }
 
-    /// Returns the calls that its workers have made.
+    /// Returns the calls that its workers have made, in the name of the process.
     pub(crate) fn take_calls(&self) -> Vec<OutgoingCall> {
-        self.surroundings.take_calls()
+        let mut calls = self.workers.take_calls();
+        for call in calls.iter_mut().filter(|_| self.kind().keeps_id) {
+            match &mut call.call {
+                Call::Refresh(refresh) => refresh.client = self.name.run.clone(),
+                Call::Release(release) => release.client = self.name.run.clone(),
+            }
+        }
+        calls
     }
 
     /// Calls `look` with all scopes that it knows, and the time by its clock.
     pub(crate) fn scopes(&self, now: Instant, mut look: impl FnMut(Instant, &str, &ScopeState)) {
         let local = self.clock.at(now);
-        let shared = self.surroundings.memory.borrow();
+        let shared = self.workers.memory.borrow();
         memory::slots(&shared, |scope, state| look(local, scope, state));
     }
 
     /// Returns the numbers of requests that went on and that were refused.
     pub(crate) fn requests(&self) -> [u64; 2] {
-        let workers = self.workers.iter().map(Worker::requests);
-        workers.fold([0; 2], |sum, of| [sum[0] + of[0], sum[1] + of[1]])
+        let mut sum = [0; 2];
+        self.workers.each(|worker| {
+            let [admitted, refused] = worker.requests();
+            sum = [sum[0] + admitted, sum[1] + refused];
+        });
+        sum
     }
 
     /// Returns the number of requests that wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.workers.iter().map(Worker::waiting).sum()
+        let mut waiting = 0;
+        self.workers
+            .each(|worker| waiting += worker.waiting().len());
+        waiting
     }
 
     /// Adds the sizes of its tables to `sizes`.
     pub(crate) fn add_sizes(&self, now: Instant, sizes: &mut TableSizes) {
-        let shared = self.surroundings.memory.borrow();
+        let shared = self.workers.memory.borrow();
         sizes.records += shared.records().count() as u64;
         sizes.dirty += memory::dirty(&shared) as u64;
         sizes.waiting += self.waiting() as u64;
@@ -275,16 +415,26 @@ impl Process {
         });
     }
 
+    fn kind(&self) -> &ProcessKind {
+        &self.workers.kind
+    }
+
     fn set_clock(&self, now: Instant) -> Instant {
         let local = self.clock.at(now);
-        self.surroundings.clock.set(local);
+        self.workers.set_now(local);
         local
     }
 
     fn pick(&mut self) -> usize {
-        match self.workers.len() {
+        match self.workers.count() {
             1 => 0,
             count => self.random.between(0, count as u64 - 1) as usize,
         }
     }
+}
+
+// === free functions ===
+
+fn capacity(amount: Amount) -> Capacity {
+    Capacity::try_from_f64(amount.0).unwrap_or(Capacity::MAX)
 }

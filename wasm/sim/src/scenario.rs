@@ -16,11 +16,11 @@ mod quantity;
 
 pub use self::check::ScenarioError;
 pub use self::demand::{
-    Arrivals, DemandSpec, OnOff, Program, Ramp, Routing, ScopeSpread, Spike, Trace, Walk,
+    Arrivals, Bulky, DemandSpec, OnOff, Program, Ramp, Routing, ScopeSpread, Spike, Trace, Walk,
 };
 pub use self::event::{
     Crash, Cut, DemandChange, Deploy, Direction, EventSpec, HandOver, Kill, Mishaps, Selection,
-    Stop,
+    Stop, Trap,
 };
 pub use self::fleet::{CoordinatorSpec, EnvoyGroup, FirstTerm, NoLease};
 pub use self::network::NetworkSpec;

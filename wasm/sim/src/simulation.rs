@@ -11,6 +11,7 @@ use tollgate_core::units::{Capacity, Instant};
 mod actions;
 mod calls;
 mod event;
+mod inspect;
 pub mod levels;
 pub mod live;
 mod nudges;
@@ -23,10 +24,10 @@ use self::event::Event;
 use self::levels::Traffic;
 use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
-use crate::defect::Defect;
 use crate::demand::RequestStream;
 use crate::event_queue::EventQueue;
 use crate::figures::Figures;
+use crate::inspection::Inspection;
 use crate::limits::{LimitSource, LimitTable};
 use crate::observer::{Observer, ObserverSlot};
 use crate::process::{Outcomes, Process, ProcessKind, Tally};
@@ -52,7 +53,7 @@ pub struct Simulation {
     limits: LimitTable,
     /// Capacities under the limits in force.
     capacities: CapacityTree,
-    kinds: Vec<ProcessKind>,
+    kinds: Vec<Rc<ProcessKind>>,
     envoys: Vec<Envoy>,
     coordinators: Vec<Coordinator>,
     topology: Topology,
@@ -65,8 +66,9 @@ pub struct Simulation {
     /// Capacities that were lowered, by the number of the scope or pool, and how long leases of them may last.
     lowered: BTreeMap<usize, (Capacity, Instant)>,
     recorder: Recorder,
-    /// Defect that is planted.
-    defect: Option<Defect>,
+    inspection: Option<Inspection>,
+    /// Envoys whose processes did something in the last event, while they are inspected.
+    touched: Vec<usize>,
 }
 
 /// Place of one Envoy, whichever process has it.
@@ -129,6 +131,7 @@ impl Simulation {
     }
 
     fn step_until(&mut self, until: Duration) -> bool {
+        self.forget_touched();
         let Some(event) = self.queue.next(until) else {
             return false;
         };
@@ -162,12 +165,6 @@ impl Simulation {
     /// Lets `observer` hear of all that happens from now on.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observer = ObserverSlot(Some(observer));
-    }
-
-    /// Makes all processes observe themselves for laws, and plants `defect` if there is one. To be
-    /// called before the first event.
-    pub fn inspect(&mut self, defect: Option<Defect>) {
-        self.defect = defect;
     }
 
     /// Returns the virtual time since the start.
@@ -300,7 +297,10 @@ impl Simulation {
         }
         let kind = &self.kinds[envoy.kind];
         let random = self.start_random.fork();
-        envoy.process = Some(Process::new(now, &envoy.name, kind, streams, random));
+        let (name, shared) = ((envoy.name.as_str(), incarnation), (kind, &self.scopes));
+        let inspection = self.inspection.as_ref();
+        let process = Process::new(now, name, shared, streams, inspection, random);
+        envoy.process = Some(process);
         self.attend(index);
     }
 
@@ -317,7 +317,7 @@ impl Simulation {
             return;
         };
         if envoy.incarnation == incarnation {
-            process.wake(at, &self.scopes, &mut outcomes);
+            process.wake(at, &mut outcomes);
             self.attend(index);
         }
     }

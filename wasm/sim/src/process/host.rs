@@ -1,32 +1,24 @@
-//! Host of the workers of one process.
+//! Host of one worker: the clock, the shared data and the calls of its process.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::panic::resume_unwind;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use tollgate_core::lease::{ClientId, ClientRun};
 use tollgate_core::message::Release;
 use tollgate_core::units::Instant;
-use tollgate_engine::{Call, Cas, Host, HostError, Level, SharedMemory, Written};
+use tollgate_engine::{Call, Cas, Host, HostError, Level, Written};
 
-/// Surroundings that all workers of a process share.
-#[derive(Debug)]
-pub(super) struct Surroundings {
-    /// Time by the clock of the process.
-    pub(super) clock: Cell<Instant>,
-    pub(super) memory: RefCell<SharedMemory>,
-    calls: RefCell<Vec<OutgoingCall>>,
-    /// Whether coordinators have streams of nudges.
-    nudged: bool,
-    opened: RefCell<Vec<OpenedWatch>>,
-    last_token: Cell<u32>,
-}
+use super::workers::Workers;
 
 /// Host of one worker.
 pub(super) struct WorkerHost {
-    pub(super) process: Rc<Surroundings>,
+    pub(super) process: Weak<Workers>,
     pub(super) worker: u32,
 }
+
+/// Payload of the unwinding that ends a worker in the middle of a callback.
+pub(super) struct WorkerLost;
 
 /// Call to the coordinators that a worker has made.
 #[derive(Debug)]
@@ -45,42 +37,29 @@ pub(crate) struct OpenedWatch {
     pub(crate) client: ClientId,
 }
 
-// === impl Surroundings ===
+// === impl WorkerHost ===
 
-impl Surroundings {
-    pub(super) fn new(clock: Instant, nudged: bool) -> Rc<Self> {
-        Rc::new(Self {
-            clock: Cell::new(clock),
-            memory: RefCell::new(SharedMemory::new()),
-            calls: RefCell::default(),
-            nudged,
-            opened: RefCell::default(),
-            last_token: Cell::new(0),
-        })
+impl WorkerHost {
+    /// Workers end with their process, so there is one as long as a worker runs.
+    fn process(&self) -> Rc<Workers> {
+        self.process.upgrade().expect("a process")
     }
 
-    /// Returns the calls since the last time.
-    pub(super) fn take_calls(&self) -> Vec<OutgoingCall> {
-        self.calls.take()
-    }
-
-    /// Returns the streams that were opened since the last time.
-    pub(super) fn take_opened(&self) -> Vec<OpenedWatch> {
-        self.opened.take()
-    }
-
-    fn next_token(&self) -> u32 {
-        let token = self.last_token.get() + 1;
-        self.last_token.set(token);
-        token
+    /// Returns the process before an access to shared data, at which other workers may run first, or
+    /// this one may end.
+    fn pause(&self) -> Rc<Workers> {
+        let process = self.process();
+        if process.is_lost_now(self.worker) {
+            resume_unwind(Box::new(WorkerLost));
+        }
+        process.interleave();
+        process
     }
 }
 
-// === impl WorkerHost ===
-
 impl std::fmt::Debug for WorkerHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The surroundings belong to all workers.
+        // The process belongs to all workers.
         let mut host = f.debug_struct("WorkerHost");
         host.field("worker", &self.worker).finish_non_exhaustive()
     }
@@ -88,7 +67,7 @@ impl std::fmt::Debug for WorkerHost {
 
 impl Host for WorkerHost {
     fn now(&self) -> Instant {
-        self.process.clock.get()
+        self.process().now()
     }
 
     fn log(&self, _: Level, _: &str) {}
@@ -98,22 +77,15 @@ impl Host for WorkerHost {
     }
 
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError> {
-        Ok(self.process.memory.borrow().get(key))
+        Ok(self.pause().read(key))
     }
 
     fn shared_set(&self, key: &str, value: &[u8], cas: Cas) -> Result<Written, HostError> {
-        Ok(self.process.memory.borrow_mut().set(key, value, cas))
+        Ok(self.pause().write(self.worker, key, value, cas))
     }
 
     fn call(&self, _: &str, call: &Call, timeout: Duration) -> Result<u32, HostError> {
-        let token = self.process.next_token();
-        self.process.calls.borrow_mut().push(OutgoingCall {
-            worker: self.worker,
-            token,
-            call: call.clone(),
-            timeout,
-        });
-        Ok(token)
+        Ok(self.process().call(self.worker, call, timeout))
     }
 
     fn lacks_cluster(&self, _: &str, _: &Release, _: Duration) -> bool {
@@ -123,15 +95,6 @@ impl Host for WorkerHost {
     // A stream that the engine closes is not closed here: the engine takes nothing from it any more,
     // and its next one takes the place of this one.
     fn watch(&self, _: &str, client: &ClientRun) -> Result<Option<u32>, HostError> {
-        if !self.process.nudged {
-            return Ok(None);
-        }
-        let token = self.process.next_token();
-        self.process.opened.borrow_mut().push(OpenedWatch {
-            worker: self.worker,
-            token,
-            client: client.id.clone(),
-        });
-        Ok(Some(token))
+        Ok(self.process().watch(self.worker, client))
     }
 }

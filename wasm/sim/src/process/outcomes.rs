@@ -14,6 +14,19 @@ pub(crate) struct Tally {
     pub(crate) ideal: IdealBuckets,
 }
 
+/// Outcomes of one process's requests that are still to be counted, in their order: workers that
+/// interleave cannot share the place where they are counted.
+#[derive(Debug, Default)]
+pub(crate) struct OutcomeLog(Vec<LoggedOutcome>);
+
+#[derive(Clone, Copy, Debug)]
+struct LoggedOutcome {
+    scope: u32,
+    cost: u32,
+    /// Worker, decision and time waited; none of a request that comes.
+    decided: Option<(u32, RequestOutcome, Option<Duration>)>,
+}
+
 /// Place where a process counts the outcomes of its requests.
 #[derive(Debug)]
 pub(crate) struct Outcomes<'a> {
@@ -56,16 +69,61 @@ impl Tally {
     }
 }
 
+// === impl OutcomeLog ===
+
+impl OutcomeLog {
+    /// Notes that a request for `cost` tokens of `scope` comes.
+    pub(super) fn arrive(&mut self, scope: u32, cost: u32) {
+        self.0.push(LoggedOutcome {
+            scope,
+            cost,
+            decided: None,
+        });
+    }
+
+    /// Notes what became of a worker's request.
+    pub(super) fn decide(
+        &mut self,
+        worker: u32,
+        (scope, cost): (u32, u32),
+        outcome: RequestOutcome,
+        waited: Option<Duration>,
+    ) {
+        self.0.push(LoggedOutcome {
+            scope,
+            cost,
+            decided: Some((worker, outcome, waited)),
+        });
+    }
+}
+
 // === impl Outcomes ===
 
 impl Outcomes<'_> {
+    /// Counts what is in `log`, and empties it.
+    pub(super) fn count_all(&mut self, log: &mut OutcomeLog) {
+        for LoggedOutcome {
+            scope,
+            cost,
+            decided,
+        } in log.0.drain(..)
+        {
+            match decided {
+                None => self.arrive(scope, cost),
+                Some((worker, outcome, waited)) => {
+                    self.count(worker, (scope, cost), outcome, waited);
+                }
+            }
+        }
+    }
+
     /// Notes that a request for `cost` tokens of `scope` comes.
-    pub(crate) fn arrive(&mut self, scope: u32, cost: u32) {
+    fn arrive(&mut self, scope: u32, cost: u32) {
         self.tally.ideal.request(self.at, scope as usize, cost);
     }
 
     /// Counts what became of a worker's request for `cost` tokens of `scope`.
-    pub(crate) fn count(
+    fn count(
         &mut self,
         worker: u32,
         (scope, cost): (u32, u32),

@@ -2,25 +2,26 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
 use std::time::Duration;
 
-use tollgate_core::lease::ResourceId;
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
-    Decision, Effect, Engine, EngineConfig, Identity, RootSettings, RuleId, StreamEnd,
+    Decision, Effect, Engine, Identity, Report, RootSettings, RuleId, ScopeView, StreamEnd,
 };
 
-use super::Outcomes;
+use super::ProcessKind;
 use super::host::WorkerHost;
+use super::workers::{Task, Workers};
 use crate::demand::DemandShape;
 use crate::observer::RequestOutcome;
 use crate::scopes::ScopeTable;
 
-/// The shortest interval of ticks: a host's timers are not finer.
-const TICK_LEAST: Duration = Duration::from_millis(1);
 /// gRPC's status of a stream whose coordinator is gone.
 const UNAVAILABLE: u32 = 14;
+/// Times as large as a usual body a bulky one is.
+pub(super) const BULKY: u64 = 20;
 
 /// Worker of a process. All times are by the process's clock.
 #[derive(Debug)]
@@ -29,60 +30,88 @@ pub(super) struct Worker {
     engine: Engine<WorkerHost>,
     root: RootSettings,
     rules: Vec<RuleId>,
+    /// Tokens of calls and streams of the worker that had its place before.
+    tokens_before: u32,
     tick_at: Instant,
     period: Duration,
     last_stream: u32,
     /// Requests that wait.
     waiting: BTreeMap<u32, OpenStream>,
-    /// Ends of streams that count until then.
-    ends: BinaryHeap<Reverse<(Instant, u32)>>,
-    bytes: BTreeMap<u32, [u64; 2]>,
+    /// Ends of streams that count until then, and the scopes of these.
+    ends: BinaryHeap<Reverse<(Instant, u32, u32)>>,
+    bodies: BTreeMap<u32, Body>,
     /// Numbers of requests that went on and that were refused.
     requests: [u64; 2],
+}
+
+/// Request that comes to a worker.
+#[derive(Debug)]
+pub(super) struct NewRequest {
+    pub(super) scope: u32,
+    pub(super) shape: Rc<DemandShape>,
+    pub(super) is_bulky: bool,
 }
 
 /// Stream of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenStream {
-    scope: u32,
-    cost: u32,
+    pub(super) scope: u32,
+    pub(super) cost: u32,
     /// Time since when it waits.
-    waits_since: Option<Instant>,
+    pub(super) waits_since: Option<Instant>,
     takes: Duration,
+    pub(super) bytes: [u64; 2],
+    /// Whether a part of its bytes is counted on the way.
+    is_bulky: bool,
+}
+
+/// Bodies of a stream that goes on.
+#[derive(Clone, Copy, Debug)]
+struct Body {
+    scope: u32,
     bytes: [u64; 2],
+    /// Bytes of these that have been counted.
+    counted: [u64; 2],
 }
 
 // === impl Worker ===
 
 impl Worker {
     pub(super) fn new(
-        now: Instant,
-        first_tick: Duration,
+        tick_at: Instant,
         host: WorkerHost,
         identity: Identity,
-        config: &EngineConfig,
+        kind: &ProcessKind,
     ) -> Self {
         let number = host.worker;
-        let mut engine = Engine::new(host, identity, config.clone());
-        let root = engine.configure(config);
+        let mut engine = Engine::new(host, identity, kind.config.clone());
+        let root = engine.configure(&kind.config);
         Self {
             number,
             engine,
             root: root.settings,
             rules: root.rules,
-            tick_at: now.saturating_add(first_tick),
-            period: config.tick,
+            tokens_before: 0,
+            tick_at,
+            period: kind.config.tick,
             last_stream: 0,
             waiting: BTreeMap::new(),
             ends: BinaryHeap::new(),
-            bytes: BTreeMap::new(),
+            bodies: BTreeMap::new(),
             requests: [0; 2],
         }
     }
 
+    /// Takes the place of a worker that is lost: what comes for streams, and for calls up to
+    /// `last_token`, was for that one.
+    pub(super) fn take_place_of(&mut self, lost: &Self, last_token: u32) {
+        self.last_stream = lost.last_stream;
+        self.tokens_before = last_token;
+    }
+
     /// Returns the time at which it has something to do next.
     pub(super) fn due_at(&self) -> Instant {
-        let end = self.ends.peek().map(|Reverse((at, _))| *at);
+        let end = self.ends.peek().map(|Reverse((at, ..))| *at);
         end.map_or(self.tick_at, |at| at.min(self.tick_at))
     }
 
@@ -91,46 +120,86 @@ impl Worker {
         self.requests
     }
 
-    /// Returns the number of requests that wait.
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+    /// Returns the requests that wait, in the order in which they came.
+    pub(super) fn waiting(&self) -> impl ExactSizeIterator<Item = &OpenStream> {
+        self.waiting.values()
     }
 
-    /// Does what is due at `now`.
-    pub(super) fn run(&mut self, now: Instant, outcomes: &mut Outcomes<'_>) {
-        while let Some(Reverse((at, stream))) = self.ends.peek().copied()
+    /// Returns the number of requests that wait by the engine's count.
+    pub(super) fn known_waiting(&self) -> usize {
+        self.engine.waiting()
+    }
+
+    /// Returns the number of requests for `scope` that are in flight and take time.
+    pub(super) fn in_flight(&self, scope: u32) -> usize {
+        let ends = self.ends.iter();
+        ends.filter(|Reverse((.., of))| *of == scope).count()
+    }
+
+    /// Returns what the engine remembers of a scope.
+    pub(super) fn scope(&self, scopes: &ScopeTable, scope: u32) -> ScopeView {
+        let named = scopes.get(scope);
+        let rule = self.rules.get(named.rule);
+        let found = rule.and_then(|rule| self.engine.scope(*rule, named.key().as_bytes()));
+        found.unwrap_or_default()
+    }
+
+    /// Returns what is due at `now`: ends of streams, then a tick.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Task> {
+        let mut due = Vec::new();
+        while let Some(Reverse((at, stream, _))) = self.ends.peek().copied()
             && at <= now
         {
             self.ends.pop();
-            self.end(stream);
+            due.push(Task::End(self.number, stream));
         }
         if self.tick_at <= now {
-            self.tick_at = now.saturating_add(self.period);
-            self.engine.handle_tick();
-            self.carry_out(now, outcomes);
-            self.adjust_period(now);
+            due.push(Task::Tick(self.number));
+        }
+        due
+    }
+
+    pub(super) fn perform(&mut self, process: &Workers, task: Task) {
+        match task {
+            Task::Request(_, request) => self.request(process, &request),
+            Task::Tick(_) => self.tick(process),
+            Task::End(_, stream) => self.end(process, stream),
+            Task::Answer(_, token, answer) if token > self.tokens_before => {
+                self.answer(process, token, answer);
+            }
+            Task::Nudge(_, token, resource) if token > self.tokens_before => {
+                self.engine.handle_nudge(token, Ok(vec![resource]));
+                self.carry_out(process);
+                self.adjust_period(process);
+            }
+            Task::EndWatch(_, token) if token > self.tokens_before => {
+                self.engine.handle_watch_end(token, UNAVAILABLE);
+            }
+            Task::Answer(..) | Task::Nudge(..) | Task::EndWatch(..) => {}
         }
     }
 
-    /// Decides on a request for `scope`.
-    pub(super) fn request(
-        &mut self,
-        now: Instant,
-        scope: u32,
-        shape: &DemandShape,
-        (scopes, outcomes): (&ScopeTable, &mut Outcomes<'_>),
-    ) {
-        outcomes.arrive(scope, shape.cost);
-        self.last_stream = self.last_stream.wrapping_add(1);
-        let stream = self.last_stream;
-        let open = OpenStream {
+    /// Decides on a request.
+    fn request(&mut self, process: &Workers, request: &NewRequest) {
+        let NewRequest {
             scope,
+            shape,
+            is_bulky,
+        } = request;
+        let times = if *is_bulky { BULKY } else { 1 };
+        let open = OpenStream {
+            scope: *scope,
             cost: shape.cost,
             waits_since: None,
             takes: shape.takes,
-            bytes: shape.bytes,
+            bytes: shape.bytes.map(|bytes| bytes * times),
+            is_bulky: *is_bulky,
         };
-        let named = scopes.get(scope);
+        process.outcomes.borrow_mut().arrive(*scope, shape.cost);
+        process.observe(|seen| seen.note_request(process.now()));
+        self.last_stream = self.last_stream.wrapping_add(1);
+        let stream = self.last_stream;
+        let named = process.scopes.get(*scope);
         let (rule, key) = (self.rules[named.rule], named.key());
         let engine = &mut self.engine;
         let mut request = engine.begin(self.root, stream, Tokens::from_whole(shape.cost.into()));
@@ -140,120 +209,200 @@ impl Worker {
         }
         let decision = decision.unwrap_or_else(|| engine.admit(&mut request, || None));
         match decision {
-            Decision::Admit => self.admit(now, stream, open, outcomes),
+            Decision::Admit => {
+                self.ensure_none_waits(process, *scope);
+                let report = self.engine.report(&request);
+                self.admit(process, stream, open, report.as_ref());
+            }
             Decision::Hold | Decision::Queue(_) => {
-                let waits_since = Some(now);
+                let waits_since = Some(process.now());
                 let waiter = OpenStream {
                     waits_since,
                     ..open
                 };
                 self.waiting.insert(stream, waiter);
-                self.count(now, open, RequestOutcome::Waits, outcomes);
+                process.observe(|seen| seen.tally.joined += 1);
+                self.count(process, open, RequestOutcome::Waits);
             }
-            Decision::Deny(_) => self.refuse(now, open, outcomes),
+            Decision::Deny(_) => self.refuse(process, open),
         }
         if self.engine.is_hurried() {
-            self.adjust_period(now);
+            self.adjust_period(process);
+        }
+    }
+
+    fn tick(&mut self, process: &Workers) {
+        self.tick_at = process.now().saturating_add(self.period);
+        if !self.waiting.is_empty() && process.happens(process.kind.gives_up) {
+            self.give_up(process);
+        }
+        self.engine.handle_tick();
+        self.carry_out(process);
+        self.adjust_period(process);
+    }
+
+    /// Ends the stream of a request that waits.
+    fn give_up(&mut self, process: &Workers) {
+        let index = process.roll(self.waiting.len());
+        let stream = self.waiting.keys().nth(index).copied();
+        if let Some((stream, open)) = stream.and_then(|stream| self.waiting.remove_entry(&stream)) {
+            process.observe(|seen| seen.tally.left += 1);
+            self.count(process, open, RequestOutcome::Refused);
+            self.engine.end_stream(stream, &StreamEnd::default());
         }
     }
 
     /// Takes the answer to a call.
-    pub(super) fn answer(
-        &mut self,
-        now: Instant,
-        token: u32,
-        answer: Result<Refreshed, String>,
-        outcomes: &mut Outcomes<'_>,
-    ) {
+    fn answer(&mut self, process: &Workers, token: u32, answer: Result<Refreshed, String>) {
+        if let Ok(answer) = &answer {
+            process.observe(|seen| seen.begin_answer(self.number, answer));
+        }
         self.engine.handle_answer(token, answer);
-        self.carry_out(now, outcomes);
-        self.adjust_period(now);
+        process.observe(|seen| seen.end_answer(self.number));
+        self.carry_out(process);
+        self.adjust_period(process);
     }
 
-    /// Takes the name of a resource to ask for.
-    pub(super) fn nudge(
-        &mut self,
-        now: Instant,
-        token: u32,
-        resource: ResourceId,
-        outcomes: &mut Outcomes<'_>,
-    ) {
-        self.engine.handle_nudge(token, Ok(vec![resource]));
-        self.carry_out(now, outcomes);
-        self.adjust_period(now);
-    }
-
-    /// Takes the end of a stream.
-    pub(super) fn end_watch(&mut self, token: u32) {
-        self.engine.handle_watch_end(token, UNAVAILABLE);
-    }
-
-    fn carry_out(&mut self, now: Instant, outcomes: &mut Outcomes<'_>) {
+    fn carry_out(&mut self, process: &Workers) {
+        let mut resumed = Vec::new();
         while let Some(effect) = self.engine.poll_effect() {
             match effect {
-                Effect::Resume { stream, .. } => {
-                    if let Some(open) = self.waiting.remove(&stream) {
-                        self.admit(now, stream, open, outcomes);
+                Effect::Resume { stream, report, .. } => {
+                    let ended = self.end_wait(process, stream);
+                    if let Some(open) = ended {
+                        process.observe(|seen| seen.tally.went += 1);
+                        self.ensure_turn(process, stream, open.scope);
+                        if self.admit(process, stream, open, Some(&report)) {
+                            resumed.push(open);
+                        }
                     }
                 }
                 Effect::Deny { stream, .. } => {
-                    if let Some(open) = self.waiting.remove(&stream) {
-                        self.refuse(now, open, outcomes);
+                    if let Some(open) = self.end_wait(process, stream) {
+                        process.observe(|seen| seen.tally.timed_out += 1);
+                        self.refuse(process, open);
                     }
                 }
                 Effect::CountBytes { .. } | Effect::Publish => {}
             }
         }
+        process.observe(|seen| seen.note_together(&resumed));
     }
 
-    fn refuse(&mut self, now: Instant, open: OpenStream, outcomes: &mut Outcomes<'_>) {
+    fn end_wait(&mut self, process: &Workers, stream: u32) -> Option<OpenStream> {
+        let ended = self.waiting.remove(&stream);
+        let once = ended.is_some();
+        process.ensure(
+            || once,
+            || format!("the wait of stream {stream} ends twice"),
+        );
+        ended
+    }
+
+    /// Checks that a request that goes on at once passes none of its scope that waits.
+    fn ensure_none_waits(&self, process: &Workers, scope: u32) {
+        let waits = || self.waiting().any(|waiting| waiting.scope == scope);
+        process.ensure(
+            || !process.kind.is_shaped() || !waits(),
+            || {
+                let scope = &process.scopes.get(scope).id;
+                format!("a request of {scope} overtakes those that wait")
+            },
+        );
+    }
+
+    /// Checks that a stream that goes on came before all of its scope that still wait.
+    fn ensure_turn(&self, process: &Workers, stream: u32, scope: u32) {
+        let mut earlier = self.waiting.range(..stream);
+        process.ensure(
+            || !process.kind.is_shaped() || !earlier.any(|(_, waiting)| waiting.scope == scope),
+            || {
+                let scope = &process.scopes.get(scope).id;
+                format!("stream {stream} of {scope} goes before one that came earlier")
+            },
+        );
+    }
+
+    fn refuse(&mut self, process: &Workers, open: OpenStream) {
         self.requests[1] += 1;
-        self.count(now, open, RequestOutcome::Refused, outcomes);
+        self.count(process, open, RequestOutcome::Refused);
     }
 
-    fn admit(&mut self, now: Instant, stream: u32, open: OpenStream, outcomes: &mut Outcomes<'_>) {
+    /// Lets a request go on. Returns whether its stream counts until it ends.
+    fn admit(
+        &mut self,
+        process: &Workers,
+        stream: u32,
+        open: OpenStream,
+        report: Option<&Report>,
+    ) -> bool {
         self.requests[0] += 1;
-        self.count(now, open, RequestOutcome::Admitted, outcomes);
+        self.count(process, open, RequestOutcome::Admitted);
+        process.observe(|seen| {
+            // A request of a scope that is not known yet to share another's limit is not charged to that:
+            // only its own bucket is in its report.
+            let is_shared = report.is_some_and(|report| report.limits.len() > 1);
+            seen.admit(&open, is_shared);
+        });
         if !self.engine.remembers(stream) {
-            return;
+            return false;
         }
         if open.bytes != [0; 2] {
-            self.bytes.insert(stream, open.bytes);
+            self.begin_body(process, stream, &open);
         }
         match open.takes.is_zero() {
-            true => self.end(stream),
+            true => self.end(process, stream),
             false => {
-                let at = now.saturating_add(open.takes);
-                self.ends.push(Reverse((at, stream)));
+                let at = process.now().saturating_add(open.takes);
+                self.ends.push(Reverse((at, stream, open.scope)));
             }
         }
+        true
     }
 
-    fn count(
-        &self,
-        now: Instant,
-        open: OpenStream,
-        outcome: RequestOutcome,
-        outcomes: &mut Outcomes<'_>,
-    ) {
+    /// Lets the bodies of a stream begin; half of bulky ones is counted on the way.
+    fn begin_body(&mut self, process: &Workers, stream: u32, open: &OpenStream) {
+        let mut body = Body {
+            scope: open.scope,
+            bytes: open.bytes,
+            counted: [0; 2],
+        };
+        if open.is_bulky {
+            body.counted = open.bytes.map(|bytes| bytes / 2);
+            process.observe(|seen| seen.pass(body.scope, body.counted));
+            self.engine.count_bytes(stream, body.counted);
+        }
+        self.bodies.insert(stream, body);
+    }
+
+    fn count(&self, process: &Workers, open: OpenStream, outcome: RequestOutcome) {
+        let now = process.now();
         let waited = open.waits_since.map(|since| now.saturating_since(since));
-        outcomes.count(self.number, (open.scope, open.cost), outcome, waited);
+        let mut outcomes = process.outcomes.borrow_mut();
+        outcomes.decide(self.number, (open.scope, open.cost), outcome, waited);
     }
 
-    fn end(&mut self, stream: u32) {
+    fn end(&mut self, process: &Workers, stream: u32) {
+        let body = self.bodies.remove(&stream);
+        if let Some(body) = &body {
+            let [sent, received] = body.bytes;
+            let [counted_sent, counted_received] = body.counted;
+            let left = [sent - counted_sent, received - counted_received];
+            process.observe(|seen| seen.pass(body.scope, left));
+        }
         let end = StreamEnd {
-            bytes: self.bytes.remove(&stream),
+            bytes: body.map(|body| body.bytes),
             costs: Vec::new(),
         };
         self.engine.end_stream(stream, &end);
     }
 
     /// Makes ticks come as often as the engine needs them.
-    fn adjust_period(&mut self, now: Instant) {
-        let period = self.engine.tick_period().max(TICK_LEAST);
+    fn adjust_period(&mut self, process: &Workers) {
+        let period = self.engine.tick_period().max(process.kind.resolution);
         if period != self.period {
             self.period = period;
-            self.tick_at = now.saturating_add(period);
+            self.tick_at = process.now().saturating_add(period);
         }
     }
 }

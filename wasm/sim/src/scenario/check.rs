@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::lease::{Priority, ResourceId, Unit};
 use tollgate_engine::RULES_MAX;
 
 mod events;
@@ -19,6 +19,8 @@ const ENVOYS_MAX: usize = 1_000_000;
 const SCOPES_MAX: u64 = 1_000_000;
 /// The shortest time between two steps of a walk, of demand that goes on and off, or of mishaps.
 const STEP_MIN: Span = Span::from_millis(1);
+/// The highest priority band.
+const PRIORITY_MAX: u8 = Priority::HIGHEST.level();
 /// The most samples of a run.
 const SAMPLES_MAX: u128 = 1_000_000;
 
@@ -173,6 +175,13 @@ impl Check<'_> {
         self.ensure(group.drift_ppm < 500_000, &join(field, "drift_ppm"), || {
             format!("{} is not below 500000", group.drift_ppm)
         });
+        self.positive(&join(field, "idle_after"), group.idle_after);
+        self.step(&join(field, "resolution"), group.resolution);
+        self.ensure(
+            group.priority <= PRIORITY_MAX,
+            &join(field, "priority"),
+            || format!("{} is not between 0 and {PRIORITY_MAX}", group.priority),
+        );
         if let Some(coordinator) = &group.coordinator {
             self.coordinator(&join(field, "coordinator"), coordinator);
         }

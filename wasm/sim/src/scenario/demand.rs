@@ -34,6 +34,19 @@ pub struct DemandSpec {
     /// Tokens that each request takes, one if it does not say. It counts as so many requests in all
     /// figures.
     pub cost: Option<u32>,
+    /// Bodies that are larger than `bytes`.
+    pub bulky: Option<Bulky>,
+}
+
+/// Bodies that are twenty times as large as usual, half of which is counted on the way.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bulky {
+    /// Chance of each request.
+    pub chance: Share,
+    /// Time after which there are none.
+    #[serde(default = "for_good")]
+    pub until: Span,
 }
 
 /// Many scopes, `<prefix>0` to `<prefix><count - 1>`.
@@ -179,6 +192,12 @@ impl DemandSpec {
             None => self.scope.is_some().into(),
         }
     }
+}
+
+// === impl Bulky ===
+
+fn for_good() -> Span {
+    Span::MAX
 }
 
 // === impl Program ===

@@ -26,6 +26,16 @@ pub struct EventSpec {
     pub demand: Option<DemandChange>,
     /// Other limits come into force: the number of one of the simulation's.
     pub limits: Option<usize>,
+    /// Envoys lose a worker each, as one whose VM traps.
+    pub trap: Option<Trap>,
+}
+
+/// Loss of a worker, at once or in the middle of a callback; another takes its place.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Trap {
+    /// The Envoys.
+    pub envoys: Selection,
 }
 
 /// Loss of a master.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::quantity::{Amount, Span};
+use super::quantity::{Amount, Share, Span};
 
 /// Envoys that are alike: each is one process, and one client of its coordinator.
 #[derive(Clone, Debug, Deserialize)]
@@ -36,6 +36,25 @@ pub struct EnvoyGroup {
     pub max_wait: Span,
     /// Most by which their clocks are too fast or too slow, in millionths.
     pub drift_ppm: u32,
+    /// Bytes per second of a scope without a lease, in each direction, unless its limit says otherwise.
+    pub safe_bytes: Amount,
+    /// The same for requests in flight.
+    pub safe_concurrency: Amount,
+    /// Priority band of their requests, 0 to 15.
+    pub priority: u8,
+    /// Time without requests after which a lease is given back.
+    pub idle_after: Span,
+    /// The most that may be owed for bytes that have passed, as a time at the present rate.
+    pub max_debt: Span,
+    /// Time by which requests may be decided late, those of so long together; also the shortest
+    /// interval of a worker's ticks.
+    pub resolution: Span,
+    /// Chance at each access to shared data that another worker runs first.
+    pub interleaving: Share,
+    /// Chance at each tick of a worker that the caller of a waiting request gives up.
+    pub gives_up: Share,
+    /// Whether a restarted process has the client id of the one before, in a new incarnation.
+    pub keeps_id: bool,
 }
 
 /// Rule for a scope without a lease.
@@ -97,6 +116,15 @@ impl Default for EnvoyGroup {
             call_timeout: Span::from_secs(1),
             max_wait: Span::default(),
             drift_ppm: 0,
+            safe_bytes: Amount(1_048_576.0),
+            safe_concurrency: Amount(10.0),
+            priority: 0,
+            idle_after: Span::from_secs(10),
+            max_debt: Span::from_secs(10),
+            resolution: Span::from_millis(1),
+            interleaving: Share(0.0),
+            gives_up: Share(0.0),
+            keeps_id: false,
         }
     }
 }

@@ -60,6 +60,8 @@ pub(super) enum Action {
     DemandEnds { envoys: Vec<usize>, number: u64 },
     /// Other limits are in force.
     Limits(usize),
+    /// Each Envoy loses a worker.
+    Trap(Vec<usize>),
     /// Something ends that only people need to know of.
     Note(String),
 }
@@ -132,6 +134,7 @@ impl Simulation {
                 self.mark("limits changed".to_owned());
                 self.switch_limits(limits);
             }
+            Action::Trap(envoys) => self.trap(&envoys),
             Action::Note(text) => self.mark(text),
         }
     }
@@ -199,6 +202,17 @@ impl Simulation {
                 incarnation: envoy.incarnation,
             };
             self.queue.push(lasts, start);
+        }
+    }
+
+    fn trap(&mut self, envoys: &[usize]) {
+        self.mark(format!("{} each losing a worker", counted(envoys.len())));
+        let now = self.now();
+        for index in envoys {
+            if let Some(process) = &mut self.envoys[*index].process {
+                process.trap(now);
+            }
+            self.attend(*index);
         }
     }
 

@@ -14,6 +14,7 @@ use crate::topology::Node;
 impl Simulation {
     /// Carries the calls that a process has made, opens its streams, and plans when it goes on.
     pub(super) fn attend(&mut self, index: usize) {
+        self.touch(index);
         let (now, elapsed) = (self.now(), self.elapsed());
         let envoy = &mut self.envoys[index];
         let (incarnation, to) = (envoy.incarnation, Node::Coordinator(envoy.coordinator));

@@ -159,7 +159,7 @@ impl Simulation {
         };
         match named {
             Some(resource) => process.nudge(now, (worker, token), resource, &mut outcomes),
-            None => process.end_watch(now, (worker, token)),
+            None => process.end_watch(now, (worker, token), &mut outcomes),
         }
         self.attend(index);
     }

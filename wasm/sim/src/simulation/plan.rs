@@ -73,6 +73,9 @@ impl Simulation {
                 lasts: demand.lasts.0,
             });
         }
+        if let Some(trap) = &event.trap {
+            return Some(Action::Trap(self.select(&trap.envoys)));
+        }
         event.limits.map(Action::Limits)
     }
 

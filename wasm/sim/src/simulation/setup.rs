@@ -10,13 +10,13 @@ use super::plan::select;
 use super::{Envoy, Simulation};
 use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
-use crate::demand::{Course, DemandShape, RequestStream, Turn, Zipf};
+use crate::demand::{BulkyBodies, Course, DemandShape, RequestStream, Turn, Zipf};
 use crate::event_queue::EventQueue;
 use crate::ideal::IdealBuckets;
 use crate::limits::LimitTable;
 use crate::observer::ObserverSlot;
 use crate::process::{ProcessKind, Tally};
-use crate::random::Random;
+use crate::random::{Chance, Random};
 use crate::recorder::Recorder;
 use crate::scenario::{DemandSpec, Program, Routing, Scenario};
 use crate::scopes::ScopeTable;
@@ -61,7 +61,10 @@ impl Simulation {
         let shapes: Vec<_> = shapes.collect();
         let coordinators = coordinators(&queue, &scenario, &mut start_random);
         let kinds = scenario.envoys.iter();
-        let kinds = kinds.map(|group| ProcessKind::new(group, scopes.rules(), scenario.nudges));
+        let kinds = kinds.map(|group| {
+            let kind = ProcessKind::new(group, scopes.rules(), scenario.nudges);
+            Rc::new(kind)
+        });
         let kinds = kinds.collect();
         scopes.add_shared(&mut limits);
         let capacities = CapacityTree::new(&scopes, &mut limits);
@@ -82,7 +85,8 @@ impl Simulation {
             topology: topology(&scenario, &mut regions),
             coordinators,
             lowered: BTreeMap::new(),
-            defect: None,
+            inspection: None,
+            touched: Vec::new(),
             windows,
             demand_changes: 0,
             tally,
@@ -166,6 +170,10 @@ fn shape(scopes: &mut ScopeTable, demand: &DemandSpec) -> DemandShape {
         takes: demand.takes.0,
         bytes: demand.bytes,
         cost: demand.cost.unwrap_or(1),
+        bulky: demand.bulky.map(|bulky| BulkyBodies {
+            chance: Chance::share(bulky.chance.0),
+            until: bulky.until.0,
+        }),
     }
 }
 

@@ -18,6 +18,7 @@ impl Check<'_> {
             event.cut.is_some(),
             event.demand.is_some(),
             event.limits.is_some(),
+            event.trap.is_some(),
         ];
         let count = changes.into_iter().filter(|there| *there).count();
         self.ensure(count == 1, field, || {
@@ -86,6 +87,7 @@ impl Check<'_> {
                 "demand.envoys",
                 event.demand.as_ref().map(|demand| &demand.envoys),
             ),
+            ("trap.envoys", event.trap.as_ref().map(|trap| &trap.envoys)),
         ];
         for (name, selection) in selections {
             if let Some(selection) = selection {

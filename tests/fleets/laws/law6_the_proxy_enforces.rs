@@ -1,0 +1,107 @@
+//! A process admits at most `burst + rate * t` in any window `t`, and a token cache per worker; of
+//! bytes, which are paid when they have passed, one body per worker more. Requests that were held for
+//! the first lease go on together, before any of their bodies has passed: of these, all bodies.
+//!
+//! Checked with a leaky level: it rises by one with every token spent and falls at the rate in
+//! force. The level is at most the burst exactly if no window admits more than the law says. The
+//! requests in flight are checked where permits are drawn, by the workers.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::lease::Unit;
+use tollgate_core::units::{Instant, MICRO};
+use tollgate_sim::{ClientKey, ClientView};
+
+use super::Law;
+use crate::fleet::Fleet;
+
+#[derive(Default)]
+pub(crate) struct Law6 {
+    levels: BTreeMap<ClientKey, Level>,
+}
+
+struct Level {
+    /// Tokens above what the rate has worn off.
+    level: f64,
+    at: Instant,
+    rate: f64,
+    /// The largest burst so far.
+    burst: f64,
+    /// The largest token cache so far.
+    cache: f64,
+    /// Bytes of requests that went on together, beyond one body, until they are paid.
+    together: f64,
+}
+
+impl Law for Law6 {
+    fn name(&self) -> &'static str {
+        "law 6, the proxy enforces what it was given"
+    }
+
+    fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
+        for client in fleet.simulation.touched_clients() {
+            if let Some(broken) = client.broken() {
+                return Err(format!("{}: {broken}", client.name));
+            }
+            if !client.unit().is_concurrency() {
+                self.rise(fleet.now(), &client)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Law6 {
+    /// Adds the tokens that were spent since the last event.
+    fn rise(&mut self, now: Instant, p: &ClientView<'_>) -> Result<(), String> {
+        let (rate, burst) = p.flow();
+        let (rate, burst) = (micros(rate), micros(burst));
+        let level = self.levels.entry(p.key()).or_insert(Level {
+            level: 0.0,
+            at: now,
+            rate,
+            burst,
+            cache: 1.0,
+            together: 0.0,
+        });
+        // A change of the rate may have come at any time since the last event.
+        let fastest = level.rate.max(rate);
+        level.level -= fastest * now.saturating_since(level.at).as_secs_f64();
+        level.level = level.level.max(0.0) + p.admitted() as f64 - p.forgiven();
+        if p.debt_cut() {
+            // Only the debt of the bucket, and bytes not yet counted in it, are still to be paid.
+            let owed = p.owed() + p.uncounted();
+            level.level = level.level.min(level.burst.max(burst) + owed);
+        }
+        if rate == 0.0 {
+            // At no rate nothing may be owed, for it would never be paid.
+            level.level = level.level.min(level.burst);
+        }
+        level.at = now;
+        level.rate = rate;
+        level.burst = level.burst.max(burst);
+        level.cache = level.cache.max(rate * 0.005);
+        level.together = match level.level > level.burst {
+            true => level.together + p.together() as f64,
+            false => 0.0,
+        };
+        // Tokens drawn for bytes, the debt allowed before it is paid, and the body in debt.
+        let each = match p.unit() {
+            Unit::Requests => level.cache,
+            _ => 2.0 * level.cache + p.largest() as f64,
+        };
+        let most = level.burst + p.workers() as f64 * each + level.together;
+        if level.level > most + 1e-3 {
+            let (name, resource) = (p.name, p.resource());
+            return Err(format!(
+                "{name} admitted {} of {resource:?} above its rate, at most {most}",
+                level.level
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn micros(value: u64) -> f64 {
+    value as f64 / MICRO as f64
+}

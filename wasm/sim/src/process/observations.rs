@@ -1,0 +1,435 @@
+//! Outside observations of a process's workers, for laws; most of them of their writes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tollgate_core::client::{KnownLimit, ScopeState};
+use tollgate_core::lease::{Answer, Origin, ResourceId, Unit, UnitAnswer};
+use tollgate_core::message::Refreshed;
+use tollgate_core::units::{Capacity, Instant};
+use tollgate_engine::SharedMemory;
+use tollgate_engine::codec::{decode_slot, split_slot};
+
+use super::ProcessKind;
+use super::view::{balance, debt_max};
+use super::worker::{BULKY, OpenStream, Worker};
+use crate::defect::Defect;
+use crate::demand::RequestStream;
+use crate::inspection::{InspectedResource, Inspection};
+use crate::scopes::ScopeTable;
+
+/// Time after which a worker of which nothing is heard counts as lost.
+const LOST_AFTER: Duration = Duration::from_secs(3);
+
+/// Outside observations of the workers of one process.
+#[derive(Debug)]
+pub(super) struct Observations {
+    pub(super) defect: Option<Defect>,
+    pub(super) resources: Vec<ObservedResource>,
+    /// The first broken invariant.
+    pub(super) broken: Option<String>,
+    pub(super) tally: WorkerTally,
+    pub(super) trapped_at: Option<Instant>,
+    /// Time of the first request that can miss the permits of the worker that was lost last.
+    pub(super) missed_at: Option<Instant>,
+}
+
+/// Observations of the use of one resource.
+#[derive(Debug)]
+pub(super) struct ObservedResource {
+    pub(super) of: InspectedResource,
+    /// Tokens of the requests that come.
+    pub(super) demand: ResourceDemand,
+    /// Answers that workers are being handed.
+    handed: BTreeMap<u32, HandedAnswer>,
+    /// Tokens that were spent.
+    pub(super) admitted: u64,
+    /// Bytes that passed and need not be paid: their worker was lost.
+    pub(super) forgiven: f64,
+    /// Bytes of requests that went on together with others beyond one body each time.
+    pub(super) together: u64,
+    /// Whether a debt was forgiven that was larger than may be owed.
+    pub(super) debt_cut: bool,
+    /// The limit of the last answer that was applied and told one.
+    pub(super) limit_sent: Option<KnownLimit>,
+    /// Whether the scope's record has been written since the last look.
+    pub(super) is_written: bool,
+}
+
+/// Tokens of one resource that the requests of one process take.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ResourceDemand {
+    /// Parts of the process's streams that are for it.
+    pub(super) parts: Vec<(usize, f64)>,
+    /// Tokens of a usual request, and of the largest.
+    pub(super) usual: u64,
+    pub(super) largest: u64,
+    /// Time for which requests are in flight.
+    pub(super) takes: Duration,
+}
+
+/// Answer for one unit.
+#[derive(Clone, Copy, Debug)]
+struct HandedAnswer {
+    origin: Origin,
+    answer: UnitAnswer,
+}
+
+/// Events in the workers of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerTally {
+    /// Requests that were made to wait, for a first lease or in a wait queue.
+    pub joined: u64,
+    /// Requests that went on after they had waited.
+    pub went: u64,
+    /// Requests that were refused after they had waited.
+    pub timed_out: u64,
+    /// Waiting requests whose streams were closed.
+    pub left: u64,
+    /// Debts that were larger than may be owed.
+    pub debts_cut: u64,
+    /// Workers that were lost.
+    pub traps: u64,
+    /// Workers of these that were in the middle of a callback.
+    pub traps_within: u64,
+    /// Callbacks that ran between two steps of another worker's.
+    pub interleaved: u64,
+    /// Writes to shared data that lost against another worker's.
+    pub lost_writes: u64,
+    /// Answers that changed a lease.
+    pub applied: u64,
+}
+
+// === impl Observations ===
+
+impl Observations {
+    /// Returns the observations of a process with `streams`.
+    pub(super) fn new(inspection: &Inspection, streams: &[RequestStream]) -> Self {
+        let resources = inspection.resources.iter().filter_map(|resource| {
+            let demand = ResourceDemand::new(resource, streams);
+            (!demand.parts.is_empty()).then(|| ObservedResource::new(resource, demand))
+        });
+        Self {
+            defect: inspection.defect,
+            resources: resources.collect(),
+            broken: None,
+            tally: WorkerTally::default(),
+            trapped_at: None,
+            missed_at: None,
+        }
+    }
+
+    /// Notes that a worker is about to decide on a request.
+    pub(super) fn note_request(&mut self, now: Instant) {
+        let lost = self.trapped_at.map(|at| at.saturating_add(LOST_AFTER));
+        if lost.is_some_and(|lost| now >= lost) {
+            self.missed_at.get_or_insert(now);
+        }
+    }
+
+    /// Notes that a worker is handed an answer.
+    pub(super) fn begin_answer(&mut self, worker: u32, answer: &Refreshed) {
+        for resource in &mut self.resources {
+            if let Some(answer) = unit_answer(answer, &resource.of.id) {
+                resource.handed.insert(worker, answer);
+            }
+        }
+    }
+
+    /// Notes that a worker has taken its answer.
+    pub(super) fn end_answer(&mut self, worker: u32) {
+        for resource in &mut self.resources {
+            resource.handed.remove(&worker);
+        }
+    }
+
+    /// Notes that a worker is lost.
+    pub(super) fn lose(&mut self, now: Instant, number: u32, lost: &Worker, scopes: &ScopeTable) {
+        self.end_answer(number);
+        for resource in &mut self.resources {
+            resource.forgiven += resource.owed(lost, scopes);
+        }
+        self.tally.left += lost.waiting().len() as u64;
+        self.tally.traps += 1;
+        self.trapped_at = Some(now);
+        self.missed_at = None;
+    }
+
+    /// Notes that a request goes on, and whether it is charged to the limit that its scope shares.
+    pub(super) fn admit(&mut self, open: &OpenStream, is_shared: bool) {
+        for resource in &mut self.resources {
+            let tokens = match resource.of.id.unit {
+                Unit::Requests => open.cost.into(),
+                Unit::Concurrency => 1,
+                Unit::RequestBytes | Unit::ResponseBytes => continue,
+            };
+            let is_own = resource.of.number == Some(open.scope);
+            if is_own || is_shared && resource.of.members.contains(&open.scope) {
+                resource.admitted += tokens;
+            }
+        }
+    }
+
+    /// Notes that bytes of a stream for `scope` pass, of its request and of its response.
+    pub(super) fn pass(&mut self, scope: u32, [sent, received]: [u64; 2]) {
+        for resource in &mut self.resources {
+            if resource.of.members.contains(&scope) {
+                resource.admitted += match resource.of.id.unit {
+                    Unit::RequestBytes => sent,
+                    Unit::ResponseBytes => received,
+                    Unit::Requests | Unit::Concurrency => 0,
+                };
+            }
+        }
+    }
+
+    /// Notes the requests that go on together after they have waited.
+    pub(super) fn note_together(&mut self, resumed: &[OpenStream]) {
+        for resource in &mut self.resources {
+            let of = |open: &&OpenStream| resource.of.members.contains(&open.scope);
+            let bytes = resumed.iter().filter(of).map(|open| {
+                let [sent, received] = open.bytes;
+                match resource.of.id.unit {
+                    Unit::RequestBytes => sent,
+                    Unit::ResponseBytes => received,
+                    Unit::Requests | Unit::Concurrency => 0,
+                }
+            });
+            resource.together += bytes.sum::<u64>().saturating_sub(resource.demand.largest);
+        }
+    }
+
+    /// Returns whether a record is of the scope of an observed resource.
+    pub(super) fn is_observed(&self, record: &[u8]) -> bool {
+        let mut resources = self.resources.iter();
+        resources.any(|resource| resource.is_own(record))
+    }
+
+    /// Checks a write of a worker.
+    pub(super) fn see_write(
+        &mut self,
+        (now, worker): (Instant, u32),
+        kind: &ProcessKind,
+        memory: &SharedMemory,
+        (before, after): (&[u8], &[u8]),
+    ) {
+        for resource in &mut self.resources {
+            let (was_own, is_own) = (resource.is_own(before), resource.is_own(after));
+            resource.is_written |= was_own || is_own;
+            if is_own && !was_own {
+                let mut slots = memory.records().filter(|(_, slot)| resource.is_own(slot));
+                if slots.nth(1).is_none() {
+                    // Another scope had the slot: all that the process knew is forgotten.
+                    resource.limit_sent = None;
+                }
+            }
+            if !was_own || !is_own {
+                continue;
+            }
+            let handed = resource.handed.get(&worker).copied();
+            if resource.of.id.unit == Unit::Requests && handed.is_none() {
+                continue;
+            }
+            if let Some(mut before) = state(before)
+                && let Some(after) = state(after)
+            {
+                let mut note = Note {
+                    now,
+                    kind,
+                    broken: &mut self.broken,
+                    tally: &mut self.tally,
+                };
+                resource.see(&mut note, handed, &mut before, &after);
+            }
+        }
+    }
+}
+
+// === impl ObservedResource ===
+
+/// Surroundings of a write that is checked.
+struct Note<'a> {
+    now: Instant,
+    kind: &'a ProcessKind,
+    broken: &'a mut Option<String>,
+    tally: &'a mut WorkerTally,
+}
+
+impl ObservedResource {
+    fn new(of: &InspectedResource, demand: ResourceDemand) -> Self {
+        Self {
+            of: of.clone(),
+            demand,
+            handed: BTreeMap::new(),
+            admitted: 0,
+            forgiven: 0.0,
+            together: 0,
+            debt_cut: false,
+            limit_sent: None,
+            is_written: false,
+        }
+    }
+
+    /// Returns the bytes that have passed at a worker and that the shared table does not know of.
+    pub(super) fn owed(&self, worker: &Worker, scopes: &ScopeTable) -> f64 {
+        let owed = self
+            .of
+            .number
+            .map(|number| worker.scope(scopes, number).owed);
+        owed.map_or(0.0, super::view::tokens)
+    }
+
+    pub(super) fn is_own(&self, record: &[u8]) -> bool {
+        split_slot(record).is_some_and(|(scope, _)| scope == &*self.of.id.scope)
+    }
+
+    fn see(
+        &mut self,
+        note: &mut Note<'_>,
+        handed: Option<HandedAnswer>,
+        before: &mut ScopeState,
+        after: &ScopeState,
+    ) {
+        see_permits(note, before, after);
+        self.see_debt(note, before, after);
+        if let Some(HandedAnswer { origin, answer }) = handed
+            && before.handle_answer(note.now, note.kind.policy(), origin, &answer)
+        {
+            self.note_limit(&answer.answer);
+            note.tally.applied += 1;
+        }
+    }
+
+    /// Notes the limit that an answer tells.
+    fn note_limit(&mut self, answer: &Answer) {
+        let Answer {
+            lease,
+            safe,
+            capacity,
+            burst,
+            ..
+        } = *answer;
+        let unlimited = capacity.is_unlimited();
+        let free = lease.is_some_and(|terms| terms.capacity.is_unlimited() && unlimited);
+        // A coordinator that waits for its parent knows of no limit yet.
+        if lease.is_some() || !unlimited || self.limit_sent.is_none() {
+            self.limit_sent = Some(KnownLimit {
+                capacity,
+                burst,
+                safe: safe.or_else(|| free.then_some(Capacity::UNLIMITED)),
+            });
+        }
+    }
+
+    /// Checks that the debt is within its limit.
+    fn see_debt(&mut self, note: &mut Note<'_>, before: &mut ScopeState, after: &ScopeState) {
+        let unit = self.of.id.unit;
+        let mut after = after.clone();
+        let (Some(before), Some(after)) = (before.rate_mut(unit), after.rate_mut(unit)) else {
+            return;
+        };
+        if unit == Unit::Requests {
+            return;
+        }
+        let (now, policy) = (note.now, note.kind.policy());
+        let had = balance(before, now, policy);
+        let (left, most) = (balance(after, now, policy), debt_max(after, now, policy));
+        // One token for the rounding of the bucket's answers.
+        let grows = left < had.min(0.0) - 1.0;
+        // At another rate the same debt would be too large, and at none it cannot be seen. It seems to
+        // grow when a lease of nothing is given back, after which the safe capacity shows it.
+        let is_seen = most > 0.0 && most == debt_max(before, now, policy);
+        if grows && left < -most - 1.0 && is_seen {
+            let broken = || format!("{} of at most {most} owed", -left);
+            note.broken.get_or_insert_with(broken);
+        }
+        // Also a debt from a higher rate is cut to what may be owed at the present one.
+        let was_larger = had < -most - 1.0 && left > had + 1.0;
+        if was_larger || grows && left <= -most + 1.0 {
+            self.debt_cut = true;
+            note.tally.debts_cut += 1;
+        }
+    }
+}
+
+// === impl ResourceDemand ===
+
+impl ResourceDemand {
+    fn new(resource: &InspectedResource, streams: &[RequestStream]) -> Self {
+        let mut demand = Self::default();
+        for (place, stream) in streams.iter().enumerate() {
+            let shape = &stream.shape;
+            let (mut own, mut all) = (0.0, 0.0);
+            for (scope, weight) in shape.weights() {
+                all += weight;
+                if resource.members.contains(&scope) {
+                    own += weight;
+                }
+            }
+            let usual = match resource.id.unit {
+                Unit::Requests => shape.cost.into(),
+                Unit::RequestBytes => shape.bytes[0],
+                Unit::ResponseBytes => shape.bytes[1],
+                Unit::Concurrency => 1,
+            };
+            if own == 0.0 || usual == 0 {
+                continue;
+            }
+            let is_bytes = !matches!(resource.id.unit, Unit::Requests | Unit::Concurrency);
+            let times = match &shape.bulky {
+                Some(_) if is_bytes => BULKY,
+                _ => 1,
+            };
+            demand.parts.push((place, own / all));
+            demand.usual = demand.usual.max(usual);
+            demand.largest = demand.largest.max(usual * times);
+            demand.takes = demand.takes.max(shape.takes);
+        }
+        demand
+    }
+}
+
+// === impl WorkerTally ===
+
+impl std::ops::AddAssign for WorkerTally {
+    fn add_assign(&mut self, other: Self) {
+        self.joined += other.joined;
+        self.went += other.went;
+        self.timed_out += other.timed_out;
+        self.left += other.left;
+        self.debts_cut += other.debts_cut;
+        self.traps += other.traps;
+        self.traps_within += other.traps_within;
+        self.interleaved += other.interleaved;
+        self.lost_writes += other.lost_writes;
+        self.applied += other.applied;
+    }
+}
+
+// === free functions ===
+
+/// Checks that no more permits are given than there are.
+fn see_permits(note: &mut Note<'_>, before: &ScopeState, after: &ScopeState) {
+    let (Some(before), Some(after)) = (&before.concurrency, &after.concurrency) else {
+        return;
+    };
+    let (held, limit) = (after.held(), after.limit(note.now, note.kind.policy()));
+    if held > before.held() && held > limit {
+        let broken = || format!("{held} permits are held of {limit}");
+        note.broken.get_or_insert_with(broken);
+    }
+}
+
+fn state(record: &[u8]) -> Option<ScopeState> {
+    decode_slot(record).map(|(_, state)| state)
+}
+
+fn unit_answer(answer: &Refreshed, resource: &ResourceId) -> Option<HandedAnswer> {
+    let mut scopes = answer.scopes.iter().flatten();
+    let found = scopes.find(|answer| answer.scope == resource.scope)?;
+    let units = found.outcome.as_ref().ok()?;
+    Some(HandedAnswer {
+        origin: found.origin,
+        answer: *units.iter().find(|answer| answer.unit == resource.unit)?,
+    })
+}
