@@ -4,8 +4,11 @@
 //! it, and the limits that it names. After each event of its simulation every law of `laws/` is
 //! checked. A run that fails prints its seed.
 
+mod borrowing;
 mod fleet;
+mod history;
 mod laws;
+mod limits;
 mod plan;
 mod seeds;
 
@@ -17,12 +20,43 @@ use self::plan::Plan;
 
 /// Seeds of a plain run.
 const SEEDS: Range<u64> = 0..400;
+/// Seeds of runs where bytes or requests in flight are counted, or requests wait in queues.
+const SEEDS_OF_OTHER_UNITS: Range<u64> = 0..200;
+/// Seeds of runs where shares depend on what processes use.
+const SEEDS_OF_USAGE: Range<u64> = 0..100;
+/// Seeds of trees of coordinators, with processes that count all units.
+const SEEDS_OF_TREES: Range<u64> = 0..150;
+/// Seeds of trees where shares depend on what processes use.
+const SEEDS_OF_USAGE_IN_TREES: Range<u64> = 0..50;
 /// Seeds in which a planted defect has to be found.
 const SEEDS_OF_DEFECTS: Range<u64> = 0..200;
+/// Seeds among which is one in which masters that do not look at their terms lend capacity that is
+/// already lent. Few do.
+const SEEDS_WITHOUT_TERMS: Range<u64> = 0..2000;
 
 #[test]
 fn the_laws_hold_for_requests() {
     seeds::the_laws_hold(SEEDS, Plan::of_requests);
+}
+
+#[test]
+fn the_laws_hold_for_other_units() {
+    seeds::the_laws_hold(SEEDS_OF_OTHER_UNITS, Plan::of_other_units);
+}
+
+#[test]
+fn the_laws_hold_for_shares_by_usage() {
+    seeds::the_laws_hold(SEEDS_OF_USAGE, Plan::of_usage);
+}
+
+#[test]
+fn the_laws_hold_in_trees() {
+    seeds::the_laws_hold(SEEDS_OF_TREES, Plan::of_trees);
+}
+
+#[test]
+fn the_laws_hold_in_trees_for_shares_by_usage() {
+    seeds::the_laws_hold(SEEDS_OF_USAGE_IN_TREES, Plan::of_usage_in_trees);
 }
 
 #[test]
@@ -52,5 +86,45 @@ fn a_lease_used_past_its_expiry_is_found() {
         Plan::of_requests,
         Defect::LateExpiry,
         "law 1",
+    );
+}
+
+#[test]
+fn a_master_that_outlives_its_term_is_found() {
+    seeds::assert_found(
+        SEEDS_WITHOUT_TERMS,
+        Plan::of_requests,
+        Defect::WithoutTerms,
+        "law 1",
+    );
+}
+
+#[test]
+fn capacity_that_is_left_over_is_found() {
+    seeds::assert_found(
+        SEEDS_OF_DEFECTS,
+        Plan::of_requests,
+        Defect::HalfCapacity,
+        "law 3",
+    );
+}
+
+#[test]
+fn shares_that_are_not_max_min_are_found() {
+    seeds::assert_found(
+        SEEDS_OF_DEFECTS,
+        Plan::of_requests,
+        Defect::Proportional,
+        "law 4",
+    );
+}
+
+#[test]
+fn a_lease_that_outlasts_what_is_borrowed_is_found() {
+    seeds::assert_found(
+        SEEDS_OF_DEFECTS,
+        Plan::of_trees,
+        Defect::LateExpiry,
+        "law 5",
     );
 }

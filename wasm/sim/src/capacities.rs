@@ -60,7 +60,7 @@ pub(crate) struct CapacitySum {
 
 impl CapacityTree {
     /// Returns the capacities of `scopes` under the limits that are in force.
-    pub(crate) fn new(scopes: &ScopeTable, limits: &mut LimitTable) -> Self {
+    pub(crate) fn new(scopes: &ScopeTable, limits: &LimitTable) -> Self {
         let mut nodes: Vec<CapacityNode> = Vec::with_capacity(scopes.node_count());
         let mut pools = vec![CapacityNode::UNLIMITED; scopes.pools().len()];
         let mut shares_another = Vec::with_capacity(scopes.len());

@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use tollgate_core::cluster::{ShardId, shard_of};
 use tollgate_core::lease::{ClientId, ClientRun, Epoch, Origin, ResourceId};
-use tollgate_core::lease_server::{Bounds, LeaseServer, Snapshot, Start, Terms};
+use tollgate_core::lease_server::{LeaseServer, Snapshot, Start, Terms};
 use tollgate_core::limit::Limit;
 use tollgate_core::message::{Refresh, Refreshed, Release, ScopeAnswer, ScopeError, ScopeRefresh};
 use tollgate_core::units::{Capacity, Instant};
 
 mod parent;
+mod shard;
 mod watches;
 
+use self::shard::Reach;
+pub(crate) use self::shard::{Receiver, Shard};
 pub(crate) use self::watches::Watcher;
 use crate::limits::{LimitTable, ScopeLimits};
 use crate::process::Clock;
@@ -22,18 +25,9 @@ use crate::random::Random;
 use crate::scenario::{CoordinatorSpec, FirstTerm};
 
 /// The google.rpc.Code of a request that came after a later one.
-const ABORTED: u32 = 10;
+pub(crate) const ABORTED: u32 = 10;
 /// The google.rpc.Code of a shard without a master.
 const UNAVAILABLE: u32 = 14;
-/// Time after which a call to the parent counts as lost.
-const CALL_TIMEOUT: Duration = Duration::from_secs(1);
-
-const BOUNDS: Bounds = Bounds {
-    max_resources: 10_000_000,
-    max_clients_per_resource: 10_000_000,
-    max_leases: 1_000_000_000,
-};
-
 /// Coordinators of one name, with one master for each shard.
 #[derive(Debug)]
 pub(crate) struct Coordinator {
@@ -45,6 +39,10 @@ pub(crate) struct Coordinator {
     clock: Clock,
     /// Time until which it stands still.
     pub(crate) stopped_until: Instant,
+    /// Number of its own limits, if it has any.
+    limits: Option<usize>,
+    /// Time after which a call to the parent counts as lost.
+    pub(crate) call_timeout: Duration,
     /// Limit of a scope without one.
     unlimited: Limit,
     /// Scopes of which it lends safe capacity while its parent is away, each until the last lease of
@@ -52,18 +50,6 @@ pub(crate) struct Coordinator {
     safe: BTreeMap<Arc<str>, Instant>,
     /// Streams on which its clients hear what to ask for.
     watches: BTreeMap<ClientId, Watcher>,
-}
-
-/// One shard and its present master.
-#[derive(Debug)]
-pub(crate) struct Shard {
-    id: Option<ShardId>,
-    pub(crate) epoch: Epoch,
-    pub(crate) server: Option<LeaseServer>,
-    /// Time since which it has had no master, if its nodes have followed the election since.
-    pub(crate) vacant_since: Option<Instant>,
-    /// Time for which work is planned next.
-    pub(crate) planned: Option<Instant>,
 }
 
 // === impl Coordinator ===
@@ -78,13 +64,7 @@ impl Coordinator {
     ) -> Self {
         let count = NonZeroU16::new(spec.shards).unwrap_or(NonZeroU16::MIN);
         let alone = count == NonZeroU16::MIN;
-        let shard = |id| Shard {
-            id: (!alone).then_some(id),
-            epoch: Epoch(0),
-            server: None,
-            vacant_since: None,
-            planned: None,
-        };
+        let shard = |id| Shard::new((!alone).then_some(id));
         let id = ClientId::new(&format!("{}/0", spec.name));
         let mut coordinator = Self {
             id: id.unwrap_or_else(|_| ClientId::new("coordinator/0").expect("a valid id")),
@@ -93,6 +73,8 @@ impl Coordinator {
             shards: ShardId::all(count).map(shard).collect(),
             clock: Clock::new(now, 0, random),
             stopped_until: now,
+            limits: spec.limits,
+            call_timeout: spec.call_timeout.0,
             unlimited: Limit::new(Capacity::UNLIMITED),
             safe: BTreeMap::new(),
             watches: BTreeMap::new(),
@@ -108,13 +90,21 @@ impl Coordinator {
     }
 
     /// Ends the master of each shard, and all that it knows. Its nodes know since when there is none
-    /// if they have `followed` the election.
-    pub(crate) fn crash(&mut self, now: Instant, followed: bool) {
-        for shard in &mut self.shards {
+    /// if they have `followed` the election. Returns the shards that had one.
+    pub(crate) fn crash(&mut self, now: Instant, followed: bool) -> Vec<usize> {
+        let mut ended = Vec::new();
+        for (index, shard) in self.shards.iter_mut().enumerate() {
             if shard.server.take().is_some() {
                 shard.vacant_since = followed.then_some(now);
+                ended.push(index);
             }
         }
+        ended
+    }
+
+    /// Returns the time on its clock.
+    pub(crate) fn clock(&self, now: Instant) -> Instant {
+        self.clock.at(now)
     }
 
     /// Returns the knowledge with which a shard's next master starts. Nodes that have stood still
@@ -138,21 +128,8 @@ impl Coordinator {
         left: Option<&Snapshot>,
     ) {
         let local = self.clock.at(now);
-        let borrows = self.parent.is_some();
-        let shard = &mut self.shards[shard];
-        shard.epoch = Epoch(shard.epoch.0 + 1);
-        let taken = left.and_then(|left| {
-            let taken = LeaseServer::take_over(local, shard.epoch, BOUNDS, left);
-            taken.ok()
-        });
-        let fresh = || LeaseServer::new(local, shard.epoch, BOUNDS, start);
-        let mut server = taken.unwrap_or_else(fresh);
-        if borrows {
-            server.borrow_from_parent(local, local.as_nanos(), CALL_TIMEOUT);
-        }
-        shard.server = Some(server);
-        shard.vacant_since = None;
-        shard.planned = None;
+        let borrows = self.parent.map(|_| self.call_timeout);
+        self.shards[shard].elect(local, start, left, borrows);
     }
 
     /// Ends the master of a shard, and returns its leases.
@@ -172,19 +149,51 @@ impl Coordinator {
 
     /// Returns whether no shard has a master.
     pub(crate) fn is_down(&self) -> bool {
-        self.shards.iter().all(|shard| shard.server.is_none())
+        self.shards.iter().all(|shard| shard.node().is_none())
+    }
+
+    /// Returns whether a past master of a shard goes on.
+    pub(crate) fn has_past(&self) -> bool {
+        self.shards.iter().any(|shard| shard.past.is_some())
+    }
+
+    /// Returns the server of the master of a scope's shard; the past one's until another is elected.
+    pub(crate) fn master(&self, scope: &Arc<str>, limits: &LimitTable) -> Option<&LeaseServer> {
+        self.shard(scope, limits).node()
+    }
+
+    /// Returns the term of the last master of a scope's shard.
+    pub(crate) fn epoch(&self, scope: &Arc<str>, limits: &LimitTable) -> Epoch {
+        self.shard(scope, limits).epoch
+    }
+
+    fn shard(&self, scope: &Arc<str>, limits: &LimitTable) -> &Shard {
+        let home = &limits.of_source(self.limits, scope).home;
+        &self.shards[self.shard_of(home)]
+    }
+
+    /// Returns whose socket a request waits in and until when, if its receiver stands still.
+    pub(crate) fn waits(
+        &self,
+        now: Instant,
+        refresh: &Refresh,
+        receiver: Receiver,
+        limits: &LimitTable,
+    ) -> Option<(Epoch, Instant)> {
+        let scope = &refresh.scopes.first()?.scope;
+        self.shard(scope, limits).waits(now, receiver)
     }
 
     /// Answers a refresh.
     pub(crate) fn refresh(
         &mut self,
         now: Instant,
-        refresh: &Refresh,
-        limits: &mut LimitTable,
+        (refresh, receiver): (&Refresh, Receiver),
+        limits: &LimitTable,
     ) -> Refreshed {
         let scopes = refresh.scopes.iter().map(|asked| {
-            let of_scope = limits.of(&asked.scope);
-            Ok(self.refresh_scope(now, &refresh.client, asked, &of_scope))
+            let of_scope = limits.of_source(self.limits, &asked.scope);
+            Ok(self.refresh_scope(now, (&refresh.client, receiver), asked, &of_scope))
         });
         Refreshed {
             scopes: scopes.collect(),
@@ -194,7 +203,7 @@ impl Coordinator {
     fn refresh_scope(
         &mut self,
         now: Instant,
-        client: &ClientRun,
+        (client, receiver): (&ClientRun, Receiver),
         asked: &ScopeRefresh,
         limits: &ScopeLimits,
     ) -> ScopeAnswer {
@@ -202,17 +211,18 @@ impl Coordinator {
         let borrows = self.parent.is_some();
         let index = self.shard_of(&limits.home);
         let shard = &mut self.shards[index];
-        let origin = Origin {
-            shard: shard.id,
-            epoch: shard.epoch,
-        };
+        let (id, epoch) = (shard.id, shard.epoch);
+        let origin = |epoch| Origin { shard: id, epoch };
         let unlimited = &self.unlimited;
-        let outcome = match &mut shard.server {
-            None => Err(ScopeError {
-                code: UNAVAILABLE,
-                message: "the shard has no master".to_owned(),
-            }),
-            Some(server) => {
+        let reach = shard.reach(now, receiver);
+        let origin = origin(match &reach {
+            Reach::Master(server) => server.epoch(),
+            _ => epoch,
+        });
+        let outcome = match reach {
+            Reach::Nobody => Err(unavailable("the shard has no master")),
+            Reach::NotMaster => Err(unavailable("not master")),
+            Reach::Master(server) => {
                 let answers = asked.asks.iter().map(|(unit, request)| {
                     let resource = ResourceId {
                         scope: asked.scope.clone(),
@@ -251,10 +261,16 @@ impl Coordinator {
     }
 
     /// Takes leases back.
-    pub(crate) fn release(&mut self, release: &Release, limits: &mut LimitTable) {
+    pub(crate) fn release(
+        &mut self,
+        now: Instant,
+        (release, receiver): (&Release, Receiver),
+        limits: &LimitTable,
+    ) {
         for (resource, sequence) in &release.resources {
-            let index = self.shard_of(&limits.of(&resource.scope).home);
-            if let Some(server) = &mut self.shards[index].server {
+            let home = &limits.of_source(self.limits, &resource.scope).home;
+            let index = self.shard_of(home);
+            if let Reach::Master(server) = self.shards[index].reach(now, receiver) {
                 server.handle_release(&release.client, resource, *sequence);
             }
         }
@@ -269,9 +285,7 @@ impl Coordinator {
     pub(crate) fn plan(&mut self, now: Instant, shard: usize) -> Option<Instant> {
         let (clock, stopped) = (self.clock, self.stopped_until);
         let shard = &mut self.shards[shard];
-        let server = shard.server.as_ref()?;
-        let next = [server.poll_timeout(), server.poll_parent()];
-        let next = next.into_iter().flatten().min()?;
+        let next = shard.poll()?;
         let next = clock.world(next).max(now).max(stopped);
         if shard.planned.is_some_and(|planned| planned <= next) {
             return None;
@@ -283,5 +297,14 @@ impl Coordinator {
     /// Returns the lease servers of all shards.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &LeaseServer> {
         self.shards.iter().filter_map(|shard| shard.server.as_ref())
+    }
+}
+
+// === free functions ===
+
+fn unavailable(why: &str) -> ScopeError {
+    ScopeError {
+        code: UNAVAILABLE,
+        message: why.to_owned(),
     }
 }

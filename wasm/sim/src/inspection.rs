@@ -29,11 +29,7 @@ pub(crate) struct InspectedResource {
 
 impl Inspection {
     /// Returns the inspection of all limited resources that `scopes` use.
-    pub(crate) fn new(
-        scopes: &ScopeTable,
-        limits: &mut LimitTable,
-        defect: Option<Defect>,
-    ) -> Self {
+    pub(crate) fn new(scopes: &ScopeTable, limits: &LimitTable, defect: Option<Defect>) -> Self {
         let mut members: BTreeMap<ResourceId, Vec<u32>> = BTreeMap::new();
         for (number, scope) in (0..).zip(scopes.iter().take(scopes.asked())) {
             let canonical = limits.of(&scope.id).canonical.clone();

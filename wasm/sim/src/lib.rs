@@ -32,5 +32,6 @@ pub mod sizes;
 mod topology;
 mod windows;
 
-pub use process::WorkerTally;
-pub use process::view::{ClientKey, ClientView};
+pub use self::process::WorkerTally;
+pub use self::process::view::{ClientKey, ClientView};
+pub use self::topology::Node;

@@ -1,5 +1,6 @@
 //! Limits of the scopes in a simulation.
 
+use std::cell::RefCell;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -62,8 +63,11 @@ pub(crate) struct LimitTable {
     /// Algorithm in place of that of each limit.
     algorithm: Option<Algorithm>,
     current: usize,
-    known: HashMap<Arc<str>, Rc<ScopeLimits>, FixedState>,
+    /// Limits that were looked up, by the numbers of their sources.
+    known: RefCell<Vec<KnownLimits>>,
 }
+
+type KnownLimits = HashMap<Arc<str>, Rc<ScopeLimits>, FixedState>;
 
 /// Capacity for the whole fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,11 +167,12 @@ impl LimitTable {
     /// Returns the table of `sources`, the first of which is in force, with `algorithm` in place of
     /// that of each limit.
     pub(crate) fn new(sources: Vec<Box<dyn LimitSource>>, algorithm: Option<Algorithm>) -> Self {
+        let known = || HashMap::with_hasher(FixedState::with_seed(0));
         Self {
+            known: RefCell::new(sources.iter().map(|_| known()).collect()),
             sources,
             algorithm,
             current: 0,
-            known: HashMap::with_hasher(FixedState::with_seed(0)),
         }
     }
 
@@ -179,23 +184,32 @@ impl LimitTable {
     /// Puts another source into force.
     pub(crate) fn switch(&mut self, source: usize) {
         self.current = source;
-        self.known.clear();
+        if let Some(known) = self.known.get_mut().get_mut(source) {
+            known.clear();
+        }
     }
 
-    /// Returns the limits of `scope`.
-    pub(crate) fn of(&mut self, scope: &Arc<str>) -> Rc<ScopeLimits> {
-        if let Some(known) = self.known.get(scope) {
+    /// Returns the limits of `scope` that are in force.
+    pub(crate) fn of(&self, scope: &Arc<str>) -> Rc<ScopeLimits> {
+        self.of_source(None, scope)
+    }
+
+    /// Returns the limits of `scope` by the source of a number; by the one in force without any.
+    pub(crate) fn of_source(&self, source: Option<usize>, scope: &Arc<str>) -> Rc<ScopeLimits> {
+        let number = source.unwrap_or(self.current);
+        let mut known = self.known.borrow_mut();
+        let (Some(source), Some(known)) = (self.sources.get(number), known.get_mut(number)) else {
+            return Rc::new(ScopeLimits::own(scope, []));
+        };
+        if let Some(known) = known.get(scope) {
             return known.clone();
         }
-        let mut limits = match self.sources.get(self.current) {
-            Some(source) => source.limits_of(scope),
-            None => ScopeLimits::own(scope, []),
-        };
+        let mut limits = source.limits_of(scope);
         if let Some(algorithm) = self.algorithm {
             limits.divide_by(algorithm);
         }
         let limits = Rc::new(limits);
-        self.known.insert(scope.clone(), limits.clone());
+        known.insert(scope.clone(), limits.clone());
         limits
     }
 
@@ -214,7 +228,7 @@ impl LimitTable {
     }
 
     /// Calls `look` with the limits of all `scopes` under each of the sources.
-    pub(crate) fn look_at_all(&mut self, scopes: &[Arc<str>], mut look: impl FnMut(&ScopeLimits)) {
+    pub(crate) fn look_at_all(&self, scopes: &[Arc<str>], mut look: impl FnMut(&ScopeLimits)) {
         for scope in scopes {
             look(&self.of(scope));
         }

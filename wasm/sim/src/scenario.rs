@@ -4,7 +4,7 @@
 //! rules that values must keep to each other. Limits are no part of it: a simulation is given them
 //! as [`LimitSource`](crate::limits::LimitSource)s, so that a file of a real coordinator can be one.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 mod check;
 mod cost;
@@ -19,15 +19,15 @@ pub use self::demand::{
     Arrivals, Bulky, DemandSpec, OnOff, Program, Ramp, Routing, ScopeSpread, Spike, Trace, Walk,
 };
 pub use self::event::{
-    Crash, Cut, DemandChange, Deploy, Direction, EventSpec, HandOver, Kill, Mishaps, Selection,
-    Stop, Trap,
+    Crash, Cut, DemandChange, Deploy, Direction, EventSpec, HandOver, Kill, LoseTerm, Mishaps,
+    Selection, Stop, Trap,
 };
 pub use self::fleet::{CoordinatorSpec, EnvoyGroup, FirstTerm, NoLease};
 pub use self::network::NetworkSpec;
 pub use self::quantity::{Amount, QuantityError, Share, Span};
 
 /// A fleet and its course.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Name, for reports.

@@ -77,7 +77,7 @@ impl ScopeTable {
     }
 
     /// Adds the scopes and pools whose capacity the others use as well, after all demand.
-    pub(crate) fn add_shared(&mut self, limits: &mut LimitTable) {
+    pub(crate) fn add_shared(&mut self, limits: &LimitTable) {
         let mut scopes: Vec<Arc<str>> = self.scopes.iter().map(|scope| scope.id.clone()).collect();
         // A tenant that its namespaces use may be a member of a pool.
         while !scopes.is_empty() {

@@ -11,17 +11,22 @@ use tollgate_core::units::{Capacity, Instant};
 mod actions;
 mod calls;
 mod event;
+pub mod exchanges;
 mod inspect;
 pub mod levels;
 pub mod live;
+pub mod masters;
 mod nudges;
 mod plan;
+pub mod reached;
 mod sampling;
 mod setup;
 
 use self::actions::Action;
 use self::event::Event;
+use self::exchanges::Exchange;
 use self::levels::Traffic;
+use self::reached::Reached;
 use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
 use crate::demand::RequestStream;
@@ -49,6 +54,8 @@ pub struct Simulation {
     network: Random,
     event_random: Random,
     start_random: Random,
+    /// Generator of late copies, of failures that are reported, and of the choice between two masters.
+    faults: Random,
     scopes: Rc<ScopeTable>,
     limits: LimitTable,
     /// Capacities under the limits in force.
@@ -69,6 +76,10 @@ pub struct Simulation {
     inspection: Option<Inspection>,
     /// Envoys whose processes did something in the last event, while they are inspected.
     touched: Vec<usize>,
+    reached: Reached,
+    /// Exchanges of the last event, and the number of answers so far.
+    exchanges: Vec<Exchange>,
+    answers: u64,
 }
 
 /// Place of one Envoy, whichever process has it.
@@ -132,6 +143,7 @@ impl Simulation {
 
     fn step_until(&mut self, until: Duration) -> bool {
         self.forget_touched();
+        self.exchanges.clear();
         let Some(event) = self.queue.next(until) else {
             return false;
         };
@@ -199,8 +211,8 @@ impl Simulation {
     }
 
     /// Returns the scopes that are asked for and have no limit on their requests now.
-    pub fn unlimited_scopes(&mut self) -> Vec<&str> {
-        let (scopes, limits) = (&self.scopes, &mut self.limits);
+    pub fn unlimited_scopes(&self) -> Vec<&str> {
+        let (scopes, limits) = (&self.scopes, &self.limits);
         let asked = scopes.iter().take(scopes.asked());
         let unlimited = asked.filter(|scope| {
             let limits = limits.of(&scope.id);

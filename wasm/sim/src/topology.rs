@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::units::Instant;
 
+use crate::network::Quality;
 use crate::random::Random;
 use crate::scenario::{Direction, NetworkSpec};
 
@@ -12,7 +13,7 @@ const SENT_AGAIN: Duration = Duration::from_millis(200);
 
 /// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Node {
+pub enum Node {
     /// The Envoy at an index.
     Envoy(usize),
     /// The coordinator at an index.
@@ -23,6 +24,7 @@ pub(crate) enum Node {
 #[derive(Debug)]
 pub(crate) struct Topology {
     spec: NetworkSpec,
+    started: Instant,
     /// Numbers of the regions of all Envoys.
     envoys: Vec<u32>,
     coordinators: Vec<u32>,
@@ -41,9 +43,15 @@ pub(crate) struct ActiveCut {
 // === impl Topology ===
 
 impl Topology {
-    pub(crate) fn new(spec: NetworkSpec, envoys: Vec<u32>, coordinators: Vec<u32>) -> Self {
+    pub(crate) fn new(
+        spec: NetworkSpec,
+        started: Instant,
+        envoys: Vec<u32>,
+        coordinators: Vec<u32>,
+    ) -> Self {
         Self {
             spec,
+            started,
             envoys,
             coordinators,
             cuts: Vec::new(),
@@ -68,13 +76,21 @@ impl Topology {
         (from, to): (Node, Node),
         random: &mut Random,
     ) -> Vec<Duration> {
-        let is_cut = self.cuts.iter().any(|cut| self.stops(now, cut, from, to));
-        let within = self.region(from) == self.region(to);
-        let deliveries = self.spec.quality(within).deliveries(random);
-        match is_cut {
+        let deliveries = self.quality(now, (from, to)).deliveries(random);
+        match self.is_cut(now, from, to) {
             true => Vec::new(),
             false => deliveries,
         }
+    }
+
+    /// Returns whether a message cannot get through.
+    pub(crate) fn is_cut(&self, now: Instant, from: Node, to: Node) -> bool {
+        self.cuts.iter().any(|cut| self.stops(now, cut, from, to))
+    }
+
+    /// Returns whether the time of faults is over.
+    pub(crate) fn is_calm(&self, now: Instant) -> bool {
+        self.spec.is_calm(now.saturating_since(self.started))
     }
 
     /// Returns the delay of a message on a stream; none if it would have to cross a cut.
@@ -84,11 +100,16 @@ impl Topology {
         (from, to): (Node, Node),
         random: &mut Random,
     ) -> Option<Duration> {
-        let quality = self.spec.quality(self.region(from) == self.region(to));
+        let quality = self.quality(now, (from, to));
         let deliveries = quality.deliveries(random);
         let late = quality.delay_max.saturating_add(SENT_AGAIN);
-        let is_cut = self.cuts.iter().any(|cut| self.stops(now, cut, from, to));
-        (!is_cut).then(|| deliveries.first().copied().unwrap_or(late))
+        (!self.is_cut(now, from, to)).then(|| deliveries.first().copied().unwrap_or(late))
+    }
+
+    fn quality(&self, now: Instant, (from, to): (Node, Node)) -> Quality {
+        let within = self.region(from) == self.region(to);
+        let elapsed = now.saturating_since(self.started);
+        self.spec.quality(within, elapsed)
     }
 
     fn stops(&self, now: Instant, cut: &ActiveCut, from: Node, to: Node) -> bool {
@@ -121,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_cut_stops_what_crosses_its_border_in_its_direction() {
-        let mut topology = Topology::new(NetworkSpec::default(), vec![0, 1], vec![0]);
+        let mut topology = Topology::new(NetworkSpec::default(), NOW, vec![0, 1], vec![0]);
         let mut random = Random::new(1);
         let (near, far) = (Node::Envoy(0), Node::Envoy(1));
         let root = Node::Coordinator(0);

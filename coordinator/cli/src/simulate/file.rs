@@ -19,7 +19,7 @@ const EVENTS_MAX: f64 = 1e10;
 /// A scenario and its limits.
 pub(super) struct ScenarioFile {
     pub(super) scenario: Scenario,
-    /// Those in force from the start, then those of events.
+    /// Those in force from the start, then those of events and of coordinators.
     pub(super) limits: Vec<Rc<dyn LimitSource>>,
 }
 
@@ -80,7 +80,8 @@ fn too_long(scenario: &Scenario) -> Option<ScenarioError> {
     })
 }
 
-/// Takes the limits out of a file's sections: those in force from the start, then those of events.
+/// Takes the limits out of a file's sections: those in force from the start, then those of events and
+/// of coordinators.
 fn limits(
     map: &mut Map<String, Value>,
     folder: &Path,
@@ -92,14 +93,16 @@ fn limits(
         vec![ScenarioError { field, rule }]
     })?;
     let mut limits = vec![first];
-    let events = map.get_mut("events").and_then(Value::as_array_mut);
-    for (i, event) in events.into_iter().flatten().enumerate() {
-        let Value::Object(event) = event else {
-            continue;
-        };
-        if let Some(more) = limits::take(event, folder, &format!("events[{i}]."))? {
-            event.insert("limits".to_owned(), limits.len().into());
-            limits.push(more);
+    for list in ["events", "coordinators"] {
+        let entries = map.get_mut(list).and_then(Value::as_array_mut);
+        for (i, entry) in entries.into_iter().flatten().enumerate() {
+            let Value::Object(entry) = entry else {
+                continue;
+            };
+            if let Some(more) = limits::take(entry, folder, &format!("{list}[{i}]."))? {
+                entry.insert("limits".to_owned(), limits.len().into());
+                limits.push(more);
+            }
         }
     }
     Ok(limits)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::client::LeaseMessage;
-use tollgate_core::lease::{ClientRun, Epoch, LeaseRequest, ResourceId, Run, Unit};
+use tollgate_core::lease::{Answer, ClientRun, Epoch, LeaseRequest, ResourceId, Run, Unit};
 use tollgate_core::message::{Refresh, Refreshed, Release, SCOPES_MAX, ScopeRefresh};
 use tollgate_core::units::Instant;
 
@@ -31,28 +31,32 @@ impl Coordinator {
             id: self.id.clone(),
             run: Run::Term(self.shards[shard].epoch),
         };
-        let server = self.shards[shard].server.as_mut()?;
-        if server.poll_timeout().is_some_and(|at| at <= local) {
-            server.handle_timeout(local);
+        for server in self.shards[shard].nodes_mut() {
+            if server.poll_timeout().is_some_and(|at| at <= local) {
+                server.handle_timeout(local);
+            }
         }
+        let server = self.shards[shard].server.as_mut()?;
         if server.poll_parent().is_none_or(|at| at > local) {
             return None;
         }
         Some(parent_call(client, server.ask_parent(local, SCOPES_MAX)))
     }
 
-    /// Takes the parent's answers for a shard, to a call of its master's term `epoch`.
+    /// Takes the parent's answers for a shard, to a call of its master's term `epoch`. Returns those
+    /// that count.
     pub(crate) fn parent_answered(
         &mut self,
         now: Instant,
         (shard, epoch): (usize, Epoch),
         answer: &Refreshed,
-    ) {
+    ) -> Vec<(ResourceId, Answer)> {
         let (local, level) = (self.clock.at(now), self.level);
         let shard = &mut self.shards[shard];
         let Some(server) = shard.server.as_mut().filter(|_| shard.epoch == epoch) else {
-            return;
+            return Vec::new();
         };
+        let mut counted = Vec::new();
         for scope in answer.scopes.iter().flatten() {
             let Ok(units) = &scope.outcome else { continue };
             for unit in units {
@@ -62,7 +66,26 @@ impl Coordinator {
                 };
                 let said = (unit.sequence, scope.origin, level);
                 // One of a lower epoch counts as a failure, which the server notes itself.
-                let _ = server.handle_parent_answer(local, &id, said, &unit.answer);
+                if server.handle_parent_answer(local, &id, said, &unit.answer) == Ok(true) {
+                    counted.push((id, unit.answer));
+                }
+            }
+        }
+        counted
+    }
+
+    /// Notes that the requests of a call of a shard's master of the term `epoch` have failed.
+    pub(crate) fn parent_failed(
+        &mut self,
+        now: Instant,
+        (shard, epoch): (usize, Epoch),
+        requests: &[(ResourceId, u64)],
+    ) {
+        let local = self.clock.at(now);
+        let shard = &mut self.shards[shard];
+        if let Some(server) = shard.server.as_mut().filter(|_| shard.epoch == epoch) {
+            for (id, sequence) in requests {
+                server.handle_parent_failure(local, id, *sequence);
             }
         }
     }

@@ -3,7 +3,7 @@
 use tollgate_core::lease::{ClientId, ResourceId};
 use tollgate_core::units::Instant;
 
-use super::Coordinator;
+use super::{Coordinator, Shard};
 use crate::limits::LimitTable;
 use crate::topology::Node;
 
@@ -59,8 +59,7 @@ impl Coordinator {
     /// meant; a client without one is not told.
     pub(crate) fn take_nudges(&mut self) -> Vec<(Watcher, ResourceId)> {
         let watches = &self.watches;
-        let servers = self.shards.iter_mut();
-        let servers = servers.filter_map(|shard| shard.server.as_mut());
+        let servers = self.shards.iter_mut().flat_map(Shard::nodes_mut);
         let nudges = servers.flat_map(|server| std::iter::from_fn(|| server.poll_nudge()));
         let told = nudges.filter_map(|nudge| {
             let watcher = watches.get(&nudge.client)?;
@@ -74,10 +73,11 @@ impl Coordinator {
         &mut self,
         now: Instant,
         resource: &ResourceId,
-        limits: &mut LimitTable,
+        limits: &LimitTable,
     ) {
         let local = self.clock.at(now);
-        let index = self.shard_of(&limits.of(&resource.scope).home);
+        let home = &limits.of_source(self.limits, &resource.scope).home;
+        let index = self.shard_of(home);
         if let Some(server) = &mut self.shards[index].server {
             server.handle_parent_nudge(local, resource);
         }

@@ -160,7 +160,12 @@ impl<'a> ClientView<'a> {
 
     /// Returns the capacity that its lease lets it use.
     pub fn has(&self) -> Capacity {
-        let now = self.clock();
+        self.has_at(self.now)
+    }
+
+    /// Returns the same at another time, unless another answer comes.
+    pub fn has_at(&self, now: Instant) -> Capacity {
+        let now = self.process.clock.at(now);
         match (self.rate(), self.limiter()) {
             (Some(rate), _) => rate.has(now),
             (None, Some(limiter)) if limiter.state(now) == LeaseState::Leased => {

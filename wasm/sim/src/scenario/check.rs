@@ -143,6 +143,8 @@ impl Check<'_> {
             self.ensure((1..=256).contains(shards), &join(&field, "shards"), || {
                 format!("{shards} is not between 1 and 256")
             });
+            self.positive(&join(&field, "call_timeout"), coordinator.call_timeout);
+            self.limits(&join(&field, "limits"), coordinator.limits);
         }
     }
 
@@ -184,6 +186,12 @@ impl Check<'_> {
         );
         if let Some(coordinator) = &group.coordinator {
             self.coordinator(&join(field, "coordinator"), coordinator);
+        }
+    }
+
+    fn limits(&mut self, field: &str, limits: Option<usize>) {
+        if let Some(limits) = limits.filter(|limits| *limits >= self.limits) {
+            self.refuse(field, format!("there are no limits of number {limits}"));
         }
     }
 

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::event::Selection;
 use super::quantity::{Amount, Share, Span};
 
 /// Requests for one scope, or for many.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DemandSpec {
     /// The scope, such as `tenant/acme`.
@@ -39,7 +39,7 @@ pub struct DemandSpec {
 }
 
 /// Bodies that are twenty times as large as usual, half of which is counted on the way.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bulky {
     /// Chance of each request.
@@ -50,7 +50,7 @@ pub struct Bulky {
 }
 
 /// Many scopes, `<prefix>0` to `<prefix><count - 1>`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScopeSpread {
     /// Start of their ids, such as `tenant/t`.
@@ -64,7 +64,7 @@ pub struct ScopeSpread {
 }
 
 /// Spacing of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
     /// At random, as of many clients that know nothing of each other.
@@ -75,7 +75,7 @@ pub enum Arrivals {
 }
 
 /// Choice of the Envoy that a request comes to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Routing {
     /// At random.
@@ -103,7 +103,7 @@ pub enum Program {
 }
 
 /// Change from one rate to another.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ramp {
     /// Rate before.
@@ -118,7 +118,7 @@ pub struct Ramp {
 }
 
 /// Another rate for a while.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spike {
     /// Rate before and after.
@@ -133,7 +133,7 @@ pub struct Spike {
 }
 
 /// A rate and nothing, in turns.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OnOff {
     /// Rate while it is on.
@@ -148,7 +148,7 @@ pub struct OnOff {
 }
 
 /// Random steps up and down, of each Envoy for itself.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Walk {
     /// Rate at the start.
@@ -169,7 +169,7 @@ pub struct Trace {
 }
 
 /// Program that is written as a mapping.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Named {
     Constant(Amount),
@@ -205,6 +205,20 @@ fn for_good() -> Span {
 impl<'de> Deserialize<'de> for Program {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(ProgramVisitor)
+    }
+}
+
+impl Serialize for Program {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let named = match self.clone() {
+            Self::Constant(rate) => return rate.serialize(to),
+            Self::Ramp(ramp) => Named::Ramp(ramp),
+            Self::Spike(spike) => Named::Spike(spike),
+            Self::OnOff(on_off) => Named::OnOff(on_off),
+            Self::Walk(walk) => Named::Walk(walk),
+            Self::Trace(trace) => Named::Trace(trace.file),
+        };
+        named.serialize(to)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Events of a scenario, planned and random.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::quantity::{Amount, Span};
 
 /// Event at a time; it names exactly one change.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EventSpec {
     /// Its time.
@@ -14,6 +14,8 @@ pub struct EventSpec {
     pub crash: Option<Crash>,
     /// A coordinator's master hands its leases over to the next one.
     pub hand_over: Option<HandOver>,
+    /// A coordinator's master goes on without knowing whether it is one.
+    pub lose_term: Option<LoseTerm>,
     /// Processes stand still, and go on.
     pub stop: Option<Stop>,
     /// Envoys end, and others start in their place.
@@ -31,7 +33,7 @@ pub struct EventSpec {
 }
 
 /// Loss of a worker, at once or in the middle of a callback; another takes its place.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Trap {
     /// The Envoys.
@@ -39,7 +41,7 @@ pub struct Trap {
 }
 
 /// Loss of a master.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Crash {
     /// The coordinator.
@@ -54,18 +56,43 @@ pub struct Crash {
 }
 
 /// Hand-over from a master to the next.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandOver {
     /// The coordinator.
     pub coordinator: String,
+    /// The shard whose master it is; all if none is named.
+    #[serde(default)]
+    pub shard: Option<u16>,
     /// Time until the next master.
     #[serde(rename = "for", default)]
     pub lasts: Span,
 }
 
+/// Master that is cut off from the election: it serves until its term ends, and another is elected
+/// after that.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoseTerm {
+    /// The coordinator.
+    pub coordinator: String,
+    /// The shard whose master it is; all if none is named.
+    #[serde(default)]
+    pub shard: Option<u16>,
+    /// Time that is left of its term.
+    pub term: Span,
+    /// Time until another master is elected; its term has ended by then.
+    pub elected_after: Span,
+    /// Time for which its process stands still; calls wait in its sockets.
+    #[serde(default)]
+    pub asleep: Span,
+    /// Time until it notices that it is no longer master, and ends.
+    #[serde(rename = "for")]
+    pub lasts: Span,
+}
+
 /// Standstill of processes.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stop {
     /// A coordinator.
@@ -78,7 +105,7 @@ pub struct Stop {
 }
 
 /// End of Envoys, which are replaced.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Kill {
     /// The Envoys.
@@ -89,7 +116,7 @@ pub struct Kill {
 }
 
 /// Replacement of Envoys, one batch after the other.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deploy {
     /// The Envoys.
@@ -105,13 +132,15 @@ pub struct Deploy {
 }
 
 /// Messages that do not get through, between the named ones and all others.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cut {
     /// All in a region.
     pub region: Option<String>,
     /// A coordinator.
     pub coordinator: Option<String>,
+    /// Whether all below the coordinator is on its side, so that it is cut off from its parent only.
+    pub with_below: bool,
     /// Envoys.
     pub envoys: Option<Selection>,
     /// The direction.
@@ -122,7 +151,7 @@ pub struct Cut {
 }
 
 /// Direction of messages, as the named ones see it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// Both.
@@ -136,7 +165,7 @@ pub enum Direction {
 
 /// Change of the requests that come to Envoys, of all demand there. Several at a time lie on each
 /// other in the order in which they began, and each ends by itself.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DemandChange {
     /// The Envoys.
@@ -153,7 +182,7 @@ pub struct DemandChange {
 }
 
 /// Envoys that something happens to; all if nothing is said.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Selection {
     /// Those of a group.
@@ -163,7 +192,7 @@ pub struct Selection {
 }
 
 /// Random events, as in Doorman's last scenario.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mishaps {
     /// Time of the first.

@@ -1,11 +1,11 @@
 //! Envoys and coordinators of a scenario.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::quantity::{Amount, Share, Span};
 
 /// Envoys that are alike: each is one process, and one client of its coordinator.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EnvoyGroup {
     /// Name, for demand, events and reports.
@@ -58,7 +58,7 @@ pub struct EnvoyGroup {
 }
 
 /// Rule for a scope without a lease.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoLease {
     /// The safe capacity.
@@ -71,7 +71,7 @@ pub enum NoLease {
 }
 
 /// Coordinator, or a cluster of them with one master for each shard.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CoordinatorSpec {
     /// Name, for events and reports.
@@ -84,10 +84,14 @@ pub struct CoordinatorSpec {
     pub shards: u16,
     /// Whether the first master knows that nothing is lent.
     pub start: FirstTerm,
+    /// Limits of its own: the number of one of the simulation's. Those in force if none are named.
+    pub limits: Option<usize>,
+    /// Time after which a call to the parent counts as lost.
+    pub call_timeout: Span,
 }
 
 /// Start of a coordinator's first master. Later ones learn, unless they are handed the leases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FirstTerm {
     /// The fleet is new: it lends at once.
@@ -139,6 +143,8 @@ impl Default for CoordinatorSpec {
             region: String::new(),
             shards: 1,
             start: FirstTerm::Fresh,
+            limits: None,
+            call_timeout: Span::from_secs(1),
         }
     }
 }

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize, Serializer};
 pub struct Span(pub Duration);
 
 /// Number from 0 to [`Amount::MAX`], also written `20k` or `1.5M`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]
 pub struct Amount(pub f64);
 
 /// Part of a whole, from 0 to 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]
 pub struct Share(pub f64);
 
 /// Reason for which a text is no quantity.
@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for Span {
 
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_f64(self.0.as_secs_f64())
+        to.collect_str(&format_args!("{}ms", self.0.as_secs_f64() * 1e3))
     }
 }
 

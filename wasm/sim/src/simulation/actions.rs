@@ -1,14 +1,25 @@
 //! Actions on the fleet: crashes, stops, restarts, cuts, and changes of demand and limits.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use tollgate_core::lease_server::Snapshot;
 
 use super::event::Event;
+use super::reached::Case;
 use super::{Process, Simulation};
 use crate::demand::{Course, Overlay, RequestStream};
 use crate::scenario::Direction;
 use crate::topology::{ActiveCut, Node};
+
+/// Course of masters that are cut off from the election.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LostTerm {
+    pub(super) term: Duration,
+    pub(super) elected_after: Duration,
+    pub(super) asleep: Duration,
+    pub(super) lasts: Duration,
+}
 
 /// Something that happens to the fleet.
 #[derive(Debug)]
@@ -20,12 +31,27 @@ pub(super) enum Action {
         /// Whether its nodes know that there is none meanwhile.
         followed: bool,
     },
-    /// The masters of a coordinator hand over to others, which begin in so much time.
-    HandOver { coordinator: usize, gap: Duration },
-    /// A coordinator has masters again, with the leases that were left.
+    /// Masters of a coordinator hand over to others, which begin in so much time.
+    HandOver {
+        coordinator: usize,
+        shards: Range<usize>,
+        gap: Duration,
+    },
+    /// Masters of a coordinator are cut off from the election.
+    LoseTerm {
+        coordinator: usize,
+        shards: Range<usize>,
+        how: LostTerm,
+    },
+    /// They notice.
+    EndPast {
+        coordinator: usize,
+        shards: Range<usize>,
+    },
+    /// Shards of a coordinator have masters again, with the leases that were left.
     Elect {
         coordinator: usize,
-        left: Vec<Option<Snapshot>>,
+        left: Vec<(usize, Option<Snapshot>)>,
     },
     /// Processes stand still.
     Stop {
@@ -77,15 +103,23 @@ impl Simulation {
                 lasts,
                 followed,
             } => self.crash(coordinator, lasts, followed),
-            Action::HandOver { coordinator, gap } => {
-                let name = self.coordinator_name(coordinator);
-                self.mark(format!("{name} hands over"));
-                let now = self.now();
-                let place = &mut self.coordinators[coordinator];
-                let shards = 0..place.shards.len();
-                let left = shards.map(|shard| place.hand_over(now, shard)).collect();
-                self.end_watches(coordinator);
-                self.plan_action(gap, Action::Elect { coordinator, left });
+            Action::HandOver {
+                coordinator,
+                shards,
+                gap,
+            } => self.hand_over(coordinator, shards, gap),
+            Action::LoseTerm {
+                coordinator,
+                shards,
+                how,
+            } => self.lose_term(coordinator, shards, how),
+            Action::EndPast {
+                coordinator,
+                shards,
+            } => {
+                for shard in &mut self.coordinators[coordinator].shards[shards] {
+                    shard.past = None;
+                }
             }
             Action::Elect { coordinator, left } => self.elect(coordinator, &left),
             Action::Stop {
@@ -117,6 +151,9 @@ impl Simulation {
                     direction,
                     until,
                 };
+                if let [Node::Coordinator(_), ..] = cut.nodes[..] {
+                    self.reached.count(Case::CoordinatorCut);
+                }
                 self.topology.cut(self.queue.now(), cut);
                 self.mark(format!("{name} cut off"));
                 self.plan_action(lasts, Action::Note(format!("{name} connected")));
@@ -144,20 +181,64 @@ impl Simulation {
         self.mark(format!("{name} loses its master"));
         let now = self.now();
         let place = &mut self.coordinators[coordinator];
-        place.crash(now, followed);
-        let left = place.shards.iter().map(|_| None).collect();
+        let ended = place.crash(now, followed);
+        if !ended.is_empty() {
+            self.reached.count(Case::MasterCrashed);
+        }
+        let left = ended.into_iter().map(|shard| (shard, None)).collect();
         self.end_watches(coordinator);
         self.plan_action(lasts, Action::Elect { coordinator, left });
     }
 
-    pub(super) fn elect(&mut self, coordinator: usize, left: &[Option<Snapshot>]) {
+    fn hand_over(&mut self, coordinator: usize, shards: Range<usize>, gap: Duration) {
+        let name = self.coordinator_name(coordinator);
+        self.mark(format!("{name} hands over"));
+        let now = self.now();
+        let place = &mut self.coordinators[coordinator];
+        let left = shards.filter_map(|shard| Some((shard, Some(place.hand_over(now, shard)?))));
+        let left: Vec<_> = left.collect();
+        if left.is_empty() {
+            return;
+        }
+        self.reached.count(Case::HandedOver);
+        self.end_watches(coordinator);
+        self.plan_action(gap, Action::Elect { coordinator, left });
+    }
+
+    fn lose_term(&mut self, coordinator: usize, shards: Range<usize>, how: LostTerm) {
+        let LostTerm {
+            term,
+            elected_after,
+            asleep,
+            lasts,
+        } = how;
+        let now = self.now();
+        let place = &mut self.coordinators[coordinator];
+        let lost = |shard: &usize| place.shards[*shard].lose_term(now, term, asleep);
+        let lost: Vec<_> = shards.clone().filter(lost).collect();
+        if lost.is_empty() {
+            return;
+        }
+        self.reached.count(Case::TermLost);
+        let name = self.coordinator_name(coordinator);
+        self.mark(format!("{name} is cut off from the election"));
+        let left = lost.into_iter().map(|shard| (shard, None)).collect();
+        self.plan_action(elected_after, Action::Elect { coordinator, left });
+        let end = Action::EndPast {
+            coordinator,
+            shards,
+        };
+        self.plan_action(lasts, end);
+    }
+
+    pub(super) fn elect(&mut self, coordinator: usize, left: &[(usize, Option<Snapshot>)]) {
         let now = self.now();
         let place = &mut self.coordinators[coordinator];
         let mut elected = false;
-        for (shard, left) in left.iter().enumerate() {
+        for (shard, left) in left {
             // Another election may have been faster.
-            if place.shards[shard].server.is_none() {
-                place.elect(now, shard, place.start_of(shard), left.as_ref());
+            if place.shards[*shard].server.is_none() {
+                place.elect(now, *shard, place.start_of(*shard), left.as_ref());
                 elected = true;
             }
         }

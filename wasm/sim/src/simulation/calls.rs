@@ -1,12 +1,20 @@
 //! Calls: their way through the network, their receivers, and the effect of the answers.
 
-use tollgate_core::message::{Refreshed, ScopeAnswer};
+use std::time::Duration;
+
+use tollgate_core::lease::{Epoch, ResourceId};
+use tollgate_core::message::{Refresh, Refreshed, ScopeAnswer};
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_engine::Call;
 
 use super::Simulation;
-use super::event::{Body, Caller, Event, Message};
+use super::event::{Body, Caller, Event, FailedCall, Message};
+use super::exchanges::{AnsweredCall, Exchange};
+use super::reached::Case;
+use crate::coordinator::Receiver;
+use crate::defect::Defect;
 use crate::process::Outcomes;
+use crate::random::Chance;
 use crate::topology::Node;
 
 // === impl Simulation ===
@@ -37,9 +45,16 @@ impl Simulation {
                         worker: call.worker,
                         token: call.token,
                     };
-                    self.fail(caller, (to, from), now.saturating_add(call.timeout));
+                    if self.is_reported() {
+                        self.fail(caller, (to, from), now.saturating_add(call.timeout));
+                    }
                     self.recorder.count_refresh();
-                    Body::Refresh { caller, refresh }
+                    Body::Refresh {
+                        caller,
+                        refresh,
+                        sent_at: now,
+                        waited_for: None,
+                    }
                 }
             };
             self.send(Message { from, to, body });
@@ -49,10 +64,20 @@ impl Simulation {
         }
     }
 
+    /// Returns whether the transport will report that a call has failed, if it does.
+    fn is_reported(&mut self) -> bool {
+        let unreported = self.scenario.network.unreported.0;
+        unreported == 0.0 || !self.faults.happens(Chance::share(unreported))
+    }
+
     /// Plans that a call fails, unless its answer comes before.
     fn fail(&mut self, caller: Caller, (from, to): (Node, Node), at: Instant) {
         let answer = Err("deadline exceeded".to_owned());
-        let body = Body::Answer { caller, answer };
+        let body = Body::Answer {
+            caller,
+            answer,
+            call: None,
+        };
         let message = Box::new(Message { from, to, body });
         self.queue.push_at(at, Event::Message(message));
     }
@@ -62,14 +87,33 @@ impl Simulation {
         let now = self.now();
         self.note_traffic(&message);
         let ends = (message.from, message.to);
+        self.copy_late(&message);
         let delays = self.topology.deliveries(now, ends, &mut self.network);
         self.recorder.count_message(delays.is_empty());
+        if delays.is_empty() {
+            self.reached.count(Case::Lost);
+        }
         if let [delay, delay_of_copy] = delays[..] {
             let copy = Box::new(message.clone());
             self.queue.push(delay_of_copy, Event::Message(copy));
             self.queue.push(delay, Event::Message(Box::new(message)));
         } else if let [delay] = delays[..] {
             self.queue.push(delay, Event::Message(Box::new(message)));
+        }
+    }
+
+    /// Lets a request come once more much later, as one that something on its way has kept.
+    fn copy_late(&mut self, message: &Message) {
+        let late_copies = self.scenario.network.late_copies.0;
+        let (now, from, to) = (self.now(), message.from, message.to);
+        let is_request = matches!(message.body, Body::Refresh { .. } | Body::Release(_));
+        if late_copies == 0.0 || !is_request || self.topology.is_calm(now) {
+            return;
+        }
+        let late = Duration::from_millis(self.faults.between(50, 3000));
+        if self.faults.happens(Chance::share(late_copies)) && !self.topology.is_cut(now, from, to) {
+            let copy = Box::new(message.clone());
+            self.queue.push(late, Event::Message(copy));
         }
     }
 
@@ -88,33 +132,105 @@ impl Simulation {
         }
         let Message { from, to, body } = message;
         match (body, to) {
-            (Body::Refresh { caller, refresh }, Node::Coordinator(index)) => {
-                let now = self.now();
-                let coordinator = &mut self.coordinators[index];
-                let answer = match coordinator.is_down() {
-                    true => Err("connection refused".to_owned()),
-                    false => Ok(coordinator.refresh(now, &refresh, &mut self.limits)),
-                };
-                self.attend_coordinator(index);
-                let body = Body::Answer { caller, answer };
-                let (from, to) = (to, from);
-                self.send(Message { from, to, body });
-            }
+            (
+                Body::Refresh {
+                    caller,
+                    refresh,
+                    sent_at,
+                    waited_for,
+                },
+                Node::Coordinator(index),
+            ) => self.refresh(index, (from, caller), (refresh, sent_at), waited_for),
             (Body::Release(release), Node::Coordinator(index)) => {
-                self.coordinators[index].release(&release, &mut self.limits);
+                let (now, receiver) = (self.now(), self.receiver(None, true));
+                let release = (&release, receiver);
+                self.reached.count(Case::Released);
+                self.coordinators[index].release(now, release, &self.limits);
                 self.attend_coordinator(index);
             }
-            (Body::Answer { caller, answer }, _) => self.answer(caller, answer),
+            (Body::Failure(failed), Node::Coordinator(index)) => {
+                let FailedCall {
+                    shard,
+                    epoch,
+                    requests,
+                } = failed;
+                let now = self.now();
+                self.coordinators[index].parent_failed(now, (shard, epoch), &requests);
+                self.attend_coordinator(index);
+            }
+            (
+                Body::Answer {
+                    caller,
+                    answer,
+                    call,
+                },
+                _,
+            ) => self.answer(caller, answer, call),
             (Body::Watch { watcher, client }, Node::Coordinator(index)) => {
                 self.watch(index, watcher, client);
             }
             (Body::WatchEnd(watcher), _) => self.end_watch(watcher),
             (Body::Nudge { watcher, resource }, _) => self.nudge(watcher, resource),
-            (Body::Refresh { .. } | Body::Release(_) | Body::Watch { .. }, Node::Envoy(_)) => {}
+            (
+                Body::Refresh { .. } | Body::Release(_) | Body::Failure(_) | Body::Watch { .. },
+                Node::Envoy(_),
+            ) => {}
         }
     }
 
-    fn answer(&mut self, caller: Caller, answer: Result<Refreshed, String>) {
+    /// Hands a coordinator a request, which may wait in the socket of a master that stands still.
+    fn refresh(
+        &mut self,
+        index: usize,
+        (from, caller): (Node, Caller),
+        (refresh, sent_at): (Refresh, Instant),
+        waited_for: Option<Epoch>,
+    ) {
+        let prefers_past = self.coordinators[index].has_past() && self.faults.chance(50);
+        let (now, receiver) = (self.now(), self.receiver(waited_for, prefers_past));
+        let coordinator = &mut self.coordinators[index];
+        let to = Node::Coordinator(index);
+        if let Some((epoch, until)) = coordinator.waits(now, &refresh, receiver, &self.limits) {
+            let body = Body::Refresh {
+                caller,
+                refresh,
+                sent_at,
+                waited_for: Some(epoch),
+            };
+            let message = Box::new(Message { from, to, body });
+            self.reached.count(Case::WaitedInSocket);
+            return self.queue.push_at(until, Event::Message(message));
+        }
+        let answer = match coordinator.is_down() {
+            true => Err("connection refused".to_owned()),
+            false => Ok(coordinator.refresh(now, (&refresh, receiver), &self.limits)),
+        };
+        self.note_answer(&refresh, &answer);
+        self.attend_coordinator(index);
+        let call = self.number_answer((index, from), (refresh, sent_at), &answer);
+        let body = Body::Answer {
+            caller,
+            answer,
+            call,
+        };
+        let (from, to) = (to, from);
+        self.send(Message { from, to, body });
+    }
+
+    fn receiver(&self, waited_for: Option<Epoch>, prefers_past: bool) -> Receiver {
+        Receiver {
+            waited_for,
+            prefers_past,
+            terms: !self.has_defect(Defect::WithoutTerms),
+        }
+    }
+
+    fn answer(
+        &mut self,
+        caller: Caller,
+        answer: Result<Refreshed, String>,
+        call: Option<AnsweredCall>,
+    ) {
         let (now, at) = (self.now(), self.elapsed());
         match caller {
             Caller::Envoy {
@@ -143,6 +259,12 @@ impl Simulation {
                     envoy: index as u32,
                 };
                 process.answer(now, (worker, token), answer, &mut outcomes);
+                if let Some(AnsweredCall { number, .. }) = call {
+                    self.note_exchange(|| Exchange::Delivered {
+                        answer: number,
+                        envoy: index,
+                    });
+                }
                 self.attend(index);
             }
             Caller::Coordinator {
@@ -152,7 +274,10 @@ impl Simulation {
             } => {
                 if let Ok(answer) = &answer {
                     let coordinator = &mut self.coordinators[index];
-                    coordinator.parent_answered(now, (shard, epoch), answer);
+                    let counted = coordinator.parent_answered(now, (shard, epoch), answer);
+                    for (resource, content) in counted {
+                        self.note_borrowed(index, resource, content, call);
+                    }
                 }
                 self.attend_coordinator(index);
             }
@@ -188,13 +313,47 @@ impl Simulation {
             shard,
             epoch,
         };
-        let refresh = call
-            .refresh
-            .map(|refresh| Body::Refresh { caller, refresh });
+        if let Some(refresh) = &call.refresh
+            && self.scenario.network.unreported.0 > 0.0
+            && self.is_reported()
+        {
+            self.fail_parent_call((index, shard, epoch), (to, from), refresh);
+        }
+        let refresh = call.refresh.map(|refresh| Body::Refresh {
+            caller,
+            refresh,
+            sent_at: now,
+            waited_for: None,
+        });
         let release = call.release.map(Body::Release);
         for body in refresh.into_iter().chain(release) {
             self.send(Message { from, to, body });
         }
+    }
+
+    /// Plans that a call to the parent fails. The lease server notices by itself when its time is over.
+    fn fail_parent_call(
+        &mut self,
+        (index, shard, epoch): (usize, usize, Epoch),
+        (from, to): (Node, Node),
+        refresh: &Refresh,
+    ) {
+        let after = self.coordinators[index].call_timeout;
+        let scopes = refresh.scopes.iter();
+        let requests = scopes.flat_map(|asked| {
+            let scope = &asked.scope;
+            asked.asks.iter().map(|(unit, request)| {
+                let (scope, unit) = (scope.clone(), *unit);
+                (ResourceId { scope, unit }, request.sequence)
+            })
+        });
+        let body = Body::Failure(FailedCall {
+            shard,
+            epoch,
+            requests: requests.collect(),
+        });
+        let message = Box::new(Message { from, to, body });
+        self.queue.push(after, Event::Message(message));
     }
 
     /// Carries what the masters of a coordinator have named, and plans when its shards go on.

@@ -4,8 +4,10 @@ use std::hash::{DefaultHasher, Hash as _};
 
 use tollgate_core::lease::{ClientId, Epoch, ResourceId};
 use tollgate_core::message::{Refresh, Refreshed, Release};
+use tollgate_core::units::Instant;
 
 use super::actions::Action;
+use super::exchanges::AnsweredCall;
 use crate::coordinator::Watcher;
 use crate::event_queue;
 use crate::topology::Node;
@@ -31,6 +33,14 @@ pub(super) enum Event {
     Sample,
 }
 
+/// Requests of a coordinator to its parent of which the transport reports that they have failed.
+#[derive(Clone, Debug)]
+pub(super) struct FailedCall {
+    pub(super) shard: usize,
+    pub(super) epoch: Epoch,
+    pub(super) requests: Vec<(ResourceId, u64)>,
+}
+
 /// Message on its way.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
@@ -45,12 +55,19 @@ pub(super) enum Body {
     Refresh {
         caller: Caller,
         refresh: Refresh,
+        sent_at: Instant,
+        /// The term of the master in whose socket it has waited.
+        waited_for: Option<Epoch>,
     },
     Release(Release),
     Answer {
         caller: Caller,
         answer: Result<Refreshed, String>,
+        /// The call, if a coordinator has answered it.
+        call: Option<AnsweredCall>,
     },
+    /// Failure of a coordinator's call to its parent.
+    Failure(FailedCall),
     /// Opening of a stream of nudges.
     Watch {
         watcher: Watcher,
@@ -119,6 +136,7 @@ impl Message {
             }
             Body::Release(release) => release.resources.len().hash(hasher),
             Body::Watch { .. } | Body::WatchEnd(_) => {}
+            Body::Failure(failed) => failed.epoch.0.hash(hasher),
             Body::Nudge { resource, .. } => resource.scope.hash(hasher),
             Body::Answer { answer, .. } => {
                 let scopes = answer

@@ -13,7 +13,7 @@ impl Simulation {
     /// Makes all processes observe themselves for laws, and plants `defect` if there is one. To be
     /// called before the first event.
     pub fn inspect(&mut self, defect: Option<Defect>) {
-        let inspection = Inspection::new(&self.scopes, &mut self.limits, defect);
+        let inspection = Inspection::new(&self.scopes, &self.limits, defect);
         let shares = inspection.resources.iter().any(|resource| {
             let own = resource.number.as_slice();
             resource.members != own
@@ -24,6 +24,12 @@ impl Simulation {
             }
         }
         self.inspection = Some(inspection);
+    }
+
+    /// Returns whether a defect is planted.
+    pub(super) fn has_defect(&self, defect: Defect) -> bool {
+        let inspection = self.inspection.as_ref();
+        inspection.is_some_and(|inspection| inspection.defect == Some(defect))
     }
 
     /// Returns views of all processes as clients of all inspected resources.

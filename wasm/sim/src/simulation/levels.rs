@@ -90,7 +90,9 @@ impl Simulation {
                 answer: Ok(answer), ..
             } => MessageContent::Answer(answer),
             Body::Nudge { resource, .. } => MessageContent::Nudge(resource),
-            Body::Answer { .. } | Body::Watch { .. } | Body::WatchEnd(_) => return,
+            Body::Answer { .. } | Body::Failure(_) | Body::Watch { .. } | Body::WatchEnd(_) => {
+                return;
+            }
         };
         let at = self.queue.elapsed();
         self.observer.message(&SentMessage { at, level, content });

@@ -89,7 +89,7 @@ impl Simulation {
     pub fn stop_coordinator(&mut self, coordinator: usize) {
         if let Some(place) = self.coordinators.get_mut(coordinator) {
             for shard in &mut place.shards {
-                shard.server = None;
+                (shard.server, shard.past) = (None, None);
             }
             self.end_watches(coordinator);
         }
@@ -98,7 +98,8 @@ impl Simulation {
     /// Gives each shard of a coordinator without a master one, which learns first.
     pub fn start_coordinator(&mut self, coordinator: usize) {
         if let Some(place) = self.coordinators.get(coordinator) {
-            let left: Vec<_> = place.shards.iter().map(|_| None).collect();
+            let shards = 0..place.shards.len();
+            let left: Vec<_> = shards.map(|shard| (shard, None)).collect();
             self.elect(coordinator, &left);
         }
     }

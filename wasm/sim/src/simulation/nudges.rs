@@ -9,6 +9,7 @@ use tollgate_core::lease::{ClientId, ResourceId};
 
 use super::Simulation;
 use super::event::{Body, Event, Message};
+use super::reached::Case;
 use crate::coordinator::Watcher;
 use crate::process::{OpenedWatch, Outcomes};
 use crate::topology::Node;
@@ -115,7 +116,8 @@ impl Simulation {
         match watcher {
             Watcher::Coordinator(index) => {
                 let now = self.now();
-                self.coordinators[index].parent_nudged(now, &resource, &mut self.limits);
+                self.reached.count(Case::CoordinatorNudged);
+                self.coordinators[index].parent_nudged(now, &resource, &self.limits);
                 self.attend_coordinator(index);
             }
             Watcher::Envoy { .. } => self.tell_envoy(watcher, Some(resource)),
@@ -157,6 +159,10 @@ impl Simulation {
             at,
             envoy: index as u32,
         };
+        self.reached.count(match named {
+            Some(_) => Case::Nudged,
+            None => Case::WatchEnded,
+        });
         match named {
             Some(resource) => process.nudge(now, (worker, token), resource, &mut outcomes),
             None => process.end_watch(now, (worker, token), &mut outcomes),

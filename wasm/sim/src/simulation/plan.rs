@@ -1,8 +1,9 @@
 //! Planned events of a scenario, as actions on the fleet.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use super::actions::Action;
+use super::actions::{Action, LostTerm};
 use super::setup::Regions;
 use super::{Envoy, Simulation};
 use crate::demand::Overlay;
@@ -33,9 +34,24 @@ impl Simulation {
             });
         }
         if let Some(hand_over) = &event.hand_over {
+            let coordinator = self.named(&hand_over.coordinator)?;
             return Some(Action::HandOver {
-                coordinator: self.named(&hand_over.coordinator)?,
+                coordinator,
+                shards: self.shards(coordinator, hand_over.shard),
                 gap: hand_over.lasts.0,
+            });
+        }
+        if let Some(lost) = &event.lose_term {
+            let coordinator = self.named(&lost.coordinator)?;
+            return Some(Action::LoseTerm {
+                coordinator,
+                shards: self.shards(coordinator, lost.shard),
+                how: LostTerm {
+                    term: lost.term.0,
+                    elected_after: lost.elected_after.0,
+                    asleep: lost.asleep.0,
+                    lasts: lost.lasts.0,
+                },
             });
         }
         if let Some(stop) = &event.stop {
@@ -86,6 +102,9 @@ impl Simulation {
         let coordinator = cut.coordinator.as_ref();
         let coordinator = coordinator.and_then(|name| self.named(name));
         nodes.extend(coordinator.map(Node::Coordinator));
+        if let Some(top) = coordinator.filter(|_| cut.with_below) {
+            nodes.extend(self.nodes_below(top));
+        }
         let mut regions = Regions::of_all(&self.scenario);
         Action::Cut {
             region: cut.region.as_ref().map(|region| regions.number(region)),
@@ -93,6 +112,29 @@ impl Simulation {
             nodes,
             direction: cut.direction,
             lasts: cut.lasts.0,
+        }
+    }
+
+    /// Returns the coordinators below the one at `top`, and the Envoys that ask it or these.
+    fn nodes_below(&self, top: usize) -> Vec<Node> {
+        let mut below = vec![false; self.coordinators.len()];
+        below[top] = true;
+        for (index, coordinator) in self.coordinators.iter().enumerate() {
+            // Each stands after its parent.
+            below[index] |= coordinator.parent.is_some_and(|parent| below[parent]);
+        }
+        let coordinators = (top + 1..below.len()).filter(|index| below[*index]);
+        let envoys = self.envoys.iter().enumerate();
+        let envoys = envoys.filter(|(_, envoy)| below[envoy.coordinator]);
+        let envoys = envoys.map(|(index, _)| Node::Envoy(index));
+        coordinators.map(Node::Coordinator).chain(envoys).collect()
+    }
+
+    /// Returns the shard of a number, or all without one.
+    fn shards(&self, coordinator: usize, shard: Option<u16>) -> Range<usize> {
+        match shard {
+            Some(shard) => usize::from(shard)..usize::from(shard) + 1,
+            None => 0..self.coordinators[coordinator].shards.len(),
         }
     }
 

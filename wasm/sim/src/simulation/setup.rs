@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use tollgate_core::units::Instant;
+
 use super::event::Event;
 use super::levels::Traffic;
 use super::plan::select;
+use super::reached::Reached;
 use super::{Envoy, Simulation};
 use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
@@ -51,7 +54,7 @@ impl Regions {
 
 impl Simulation {
     /// Returns the simulation of a scenario that breaks no rule.
-    pub(super) fn checked(scenario: Scenario, mut limits: LimitTable) -> Self {
+    pub(super) fn checked(scenario: Scenario, limits: LimitTable) -> Self {
         let queue = EventQueue::new();
         let mut random = Random::new(scenario.seed);
         let mut start_random = random.fork();
@@ -66,8 +69,8 @@ impl Simulation {
             Rc::new(kind)
         });
         let kinds = kinds.collect();
-        scopes.add_shared(&mut limits);
-        let capacities = CapacityTree::new(&scopes, &mut limits);
+        scopes.add_shared(&limits);
+        let capacities = CapacityTree::new(&scopes, &limits);
         let ideal = IdealBuckets::new(&capacities, scenario.measure_from.0);
         let tally = Tally::new(scopes.asked(), ideal);
         let windows = Windows::new(scopes.node_count(), scenario.sample.0);
@@ -75,6 +78,7 @@ impl Simulation {
         let mut simulation = Self {
             network: random.fork(),
             event_random: random.fork(),
+            faults: random.fork(),
             start_random,
             kinds,
             recorder: Recorder::new(&scenario, scopes.watched()),
@@ -82,11 +86,14 @@ impl Simulation {
             limits,
             scopes: Rc::new(scopes),
             envoys: envoys(&scenario),
-            topology: topology(&scenario, &mut regions),
+            topology: topology(&scenario, queue.now(), &mut regions),
             coordinators,
             lowered: BTreeMap::new(),
             inspection: None,
             touched: Vec::new(),
+            reached: Reached::default(),
+            exchanges: Vec::new(),
+            answers: 0,
             windows,
             demand_changes: 0,
             tally,
@@ -214,7 +221,7 @@ fn envoys(scenario: &Scenario) -> Vec<Envoy> {
     envoys
 }
 
-fn topology(scenario: &Scenario, regions: &mut Regions) -> Topology {
+fn topology(scenario: &Scenario, started: Instant, regions: &mut Regions) -> Topology {
     let mut of_envoys = Vec::new();
     for group in &scenario.envoys {
         let region = regions.number(&group.region);
@@ -223,5 +230,10 @@ fn topology(scenario: &Scenario, regions: &mut Regions) -> Topology {
     let coordinators = scenario.coordinators.iter();
     let of_coordinators = coordinators.map(|spec| regions.number(&spec.region));
     let of_coordinators = of_coordinators.collect();
-    Topology::new(scenario.network.clone(), of_envoys, of_coordinators)
+    Topology::new(
+        scenario.network.clone(),
+        started,
+        of_envoys,
+        of_coordinators,
+    )
 }

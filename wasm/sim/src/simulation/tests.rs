@@ -13,6 +13,7 @@ use crate::scenario::{
 mod algorithms;
 mod groups;
 mod ideal;
+mod masters;
 mod nudges;
 
 /// Returns a scenario of so many Envoys that want `each` of one scope.
@@ -187,7 +188,7 @@ fn a_scope_without_a_limit_has_no_sum_of_leases() {
         each: Some(Program::Constant(Amount(10.0))),
         ..DemandSpec::default()
     });
-    let mut run = run(scenario, &[100]);
+    let run = run(scenario, &[100]);
     assert_eq!(run.unlimited_scopes(), ["route/free"]);
     let last = run.samples().last().unwrap();
     let [limited, free] = [last.scopes[0], last.scopes[1]];
@@ -218,6 +219,7 @@ fn leases_that_are_handed_over_are_not_lost_and_those_of_a_crash_are_learned() {
     handed.events = vec![EventSpec {
         hand_over: Some(HandOver {
             coordinator: "coordinator".to_owned(),
+            shard: None,
             lasts: Span::from_secs(1),
         }),
         ..at(10)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Check, EventSpec, join};
-use crate::scenario::{Cut, Deploy};
+use crate::scenario::{Cut, Deploy, HandOver};
 
 // === impl Check ===
 
@@ -12,6 +12,7 @@ impl Check<'_> {
         let changes = [
             event.crash.is_some(),
             event.hand_over.is_some(),
+            event.lose_term.is_some(),
             event.stop.is_some(),
             event.kill.is_some(),
             event.deploy.is_some(),
@@ -34,11 +35,7 @@ impl Check<'_> {
         );
         self.named(field, event);
         self.change(field, event);
-        if let Some(limits) = event.limits {
-            self.ensure(limits < self.limits, &join(field, "limits"), || {
-                format!("there are no limits of number {limits}")
-            });
-        }
+        self.limits(&join(field, "limits"), event.limits);
     }
 
     /// Checks that the coordinators and Envoys that an event names are there.
@@ -51,6 +48,10 @@ impl Check<'_> {
             (
                 "hand_over.coordinator",
                 event.hand_over.as_ref().map(|left| &left.coordinator),
+            ),
+            (
+                "lose_term.coordinator",
+                event.lose_term.as_ref().map(|lost| &lost.coordinator),
             ),
             (
                 "stop.coordinator",
@@ -103,6 +104,25 @@ impl Check<'_> {
                 "stops a coordinator or Envoys, not both".to_owned()
             });
         }
+        if let Some(hand_over) = &event.hand_over {
+            let HandOver {
+                coordinator, shard, ..
+            } = hand_over;
+            self.shard(&join(field, "hand_over.shard"), coordinator, *shard);
+        }
+        if let Some(lost) = &event.lose_term {
+            self.shard(
+                &join(field, "lose_term.shard"),
+                &lost.coordinator,
+                lost.shard,
+            );
+            let (term, elected) = (lost.term.0, lost.elected_after.0);
+            let holds = term < elected && elected <= lost.lasts.0;
+            self.ensure(holds, &join(field, "lose_term"), || {
+                let lasts = lost.lasts.0;
+                format!("term {term:?} < elected_after {elected:?} <= for {lasts:?} does not hold")
+            });
+        }
         if let Some(deploy) = &event.deploy {
             self.deploy(&join(field, "deploy.batch"), deploy);
         }
@@ -115,6 +135,18 @@ impl Check<'_> {
             self.ensure(count == 1, &join(field, "demand"), || {
                 "needs one of set, add, times".to_owned()
             });
+        }
+    }
+
+    fn shard(&mut self, field: &str, coordinator: &str, shard: Option<u16>) {
+        let mut coordinators = self.scenario.coordinators.iter();
+        let count = coordinators.find(|known| known.name == coordinator);
+        let count = count.map_or(u16::MAX, |known| known.shards);
+        if let Some(shard) = shard.filter(|shard| *shard >= count) {
+            self.refuse(
+                field,
+                format!("{shard} is none of 0 to {}", count.saturating_sub(1)),
+            );
         }
     }
 
@@ -138,6 +170,10 @@ impl Check<'_> {
         let any = region.is_some() || coordinator.is_some() || envoys.is_some();
         self.ensure(any, field, || {
             "needs a region, a coordinator or envoys to cut off".to_owned()
+        });
+        let alone = cut.with_below && coordinator.is_none();
+        self.ensure(!alone, &join(field, "with_below"), || {
+            "needs a coordinator".to_owned()
         });
         let Some(region) = region else { return };
         let of_envoys = self.scenario.envoys.iter().map(|group| &group.region);

@@ -6,6 +6,7 @@ use tollgate_core::units::Capacity;
 
 use crate::capacities::{CapacityNode, CapacitySum, CapacityTree};
 use crate::simulation::Simulation;
+use crate::simulation::reached::Case;
 
 // === impl Simulation ===
 
@@ -67,7 +68,7 @@ impl Simulation {
     /// Puts other limits into force, and remembers which capacities they lower.
     pub(in crate::simulation) fn switch_limits(&mut self, limits: usize) {
         self.limits.switch(limits);
-        let after = CapacityTree::new(&self.scopes, &mut self.limits);
+        let after = CapacityTree::new(&self.scopes, &self.limits);
         let elapsed = self.elapsed();
         self.tally.ideal.set_capacities(elapsed, &after);
         let before = std::mem::replace(&mut self.capacities, after);
@@ -84,6 +85,9 @@ impl Simulation {
             {
                 changed.push((pool, Capacity::UNLIMITED, old.lease));
             }
+        }
+        if !changed.is_empty() {
+            self.reached.count(Case::CapacityLowered);
         }
         for (number, before, lasts) in changed {
             let most = self.most_allowed(number, before);

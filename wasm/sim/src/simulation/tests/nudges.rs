@@ -121,6 +121,7 @@ fn streams_end_with_the_coordinator_and_open_again() {
         at: Span::from_millis(9_900),
         hand_over: Some(HandOver {
             coordinator: "coordinator".to_owned(),
+            shard: None,
             lasts: Span::from_millis(50),
         }),
         ..EventSpec::default()

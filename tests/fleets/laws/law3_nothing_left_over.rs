@@ -1,0 +1,107 @@
+//! When demand is stable, every client has its wants, or the capacity is fully leased: its own or
+//! the pool's, each without its reserve. Algorithms that go by usage promise it only where all that
+//! is wanted fits.
+
+use tollgate_sim::{ClientKey, ClientView};
+
+use super::lasting::{Lasting, is_to_note};
+use super::{Law, has};
+use crate::fleet::Fleet;
+
+/// Demand per second up to which its measure sways by as much as one.
+const SLOW: f64 = 10.0;
+
+#[derive(Default)]
+pub(crate) struct Law3 {
+    /// Processes that want more.
+    wanting: Lasting<ClientKey>,
+}
+
+// === impl Law3 ===
+
+impl Law for Law3 {
+    fn name(&self) -> &'static str {
+        "law 3, nothing left over"
+    }
+
+    fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
+        if is_to_note(fleet) {
+            let wanting = unsatisfied(fleet).into_iter().map(|client| client.key());
+            self.wanting.note(fleet.now(), &wanting.collect::<Vec<_>>());
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, fleet: &Fleet) -> Result<(), String> {
+        let is_wrong = |client: &ClientView<'_>| self.wanting.is_wrong(fleet, &client.key());
+        match unsatisfied(fleet).into_iter().find(is_wrong) {
+            Some(client) => {
+                let all = fleet
+                    .simulation
+                    .clients()
+                    .map(|client| (client.wants(), has(&client)));
+                let all: Vec<_> = all.collect();
+                let (name, wants, has) = (client.name, client.wants(), has(&client));
+                Err(format!(
+                    "{name} wants {wants} and has {has}, but not all is used: {all:?}"
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+// === free functions ===
+
+/// Returns the processes that want more although capacity is unused.
+fn unsatisfied(fleet: &Fleet) -> Vec<ClientView<'_>> {
+    let (now, history) = (fleet.elapsed(), &fleet.plan.history);
+    let usual = fleet.plan.work.usual();
+    let used = |member: usize| {
+        fleet
+            .clients_of(member)
+            .map(|client| has(&client))
+            .sum::<f64>()
+    };
+    let members = history.members.iter().enumerate();
+    let attached = members.filter(|(_, member)| member.is_attached(now));
+    let pooled: f64 = attached.map(|(i, _)| used(i)).sum();
+    // Less than one permit for each of five cannot be lent.
+    let is_concurrency = fleet.plan.work.unit().is_concurrency();
+    let whole = if is_concurrency { 5.0 } else { 0.1 };
+    let whole = whole
+        + fleet
+            .simulation
+            .clients()
+            .map(|client| sway(client, usual))
+            .sum::<f64>();
+    let spent = |used: f64, capacity: f64| used >= capacity * 0.99 - whole;
+    let pool = history.pool.as_ref();
+    let pool_spent = pool.is_some_and(|pool| spent(pooled, pool.divided(now)));
+    let mut unsatisfied = Vec::new();
+    for (i, member) in history.members.iter().enumerate() {
+        let (attached, divided) = (member.is_attached(now), member.own.divided(now));
+        if spent(used(i), divided) || attached && pool_spent {
+            continue;
+        }
+        let wants: f64 = fleet.clients_of(i).map(|client| client.wants()).sum();
+        let fits = !attached && wants < divided * 0.95 - 1.0;
+        if member.own.limit(now).algorithm.goes_by_usage() && !fits {
+            continue;
+        }
+        // A demand of a few in a second is measured coarsely, hence the one; and bytes more so.
+        let part = if usual > 1 { 0.96 } else { 0.99 };
+        let more = |client: &ClientView<'_>| has(client) + (usual as f64) < client.wants() * part;
+        unsatisfied.extend(fleet.clients_of(i).filter(more));
+    }
+    unsatisfied
+}
+
+/// Returns by how much the wants of a process may differ from one refresh to the next: a demand of a
+/// few in a second is measured coarsely, and what it has left the others get only then.
+fn sway(client: ClientView<'_>, usual: u64) -> f64 {
+    match client.demand() {
+        demand if demand > 0.0 && demand <= SLOW => usual as f64,
+        _ => 0.0,
+    }
+}

@@ -1,0 +1,136 @@
+//! When demand is stable and no coordinator is away, each divides its capacity by max-min between
+//! its processes and the coordinators below, from the highest priority down. A coordinator below
+//! counts for as many clients as want something there. The root divides its own capacity, each
+//! other coordinator the capacity that it is lent.
+
+use tollgate_sim::ClientView;
+
+use super::super::Law;
+use super::super::law4_max_min_fair::fill;
+use super::{below, clients_at, facts};
+use crate::fleet::Fleet;
+use crate::plan::Work;
+
+pub(crate) struct Law4;
+
+/// Wants at one priority, and the number of clients that have them.
+#[derive(Clone, Copy, Default)]
+struct Want {
+    wants: f64,
+    count: f64,
+}
+
+/// Wants by priority.
+type Wants = [Want; 16];
+
+// === impl Law4 ===
+
+impl Law for Law4 {
+    fn name(&self) -> &'static str {
+        "laws 3 and 4, max-min fair down the tree"
+    }
+
+    fn finish(&mut self, fleet: &Fleet) -> Result<(), String> {
+        let root = &fleet.plan.history.members[0].own;
+        if root.limit(fleet.elapsed()).algorithm.goes_by_usage() {
+            return Ok(());
+        }
+        let mut shares = Vec::new();
+        divide(fleet, 0, root.divided(fleet.elapsed()), &mut shares);
+        let work = fleet.plan.work;
+        let slack: f64 = shares
+            .iter()
+            .map(|(client, _)| sway(work, client.wants()))
+            .sum();
+        for (client, share) in shares {
+            let has = client.has().as_f64();
+            if has < share - sway(work, share) - slack {
+                let name = client.name;
+                return Err(format!("{name} has {has}, its share is {share}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+// === free functions ===
+
+/// Returns the tolerance for errors of measurement.
+fn sway(work: Work, wants: f64) -> f64 {
+    let part = match work {
+        Work::Requests => 0.01,
+        Work::Bytes { .. } | Work::Waiting { .. } => 0.05,
+        Work::InFlight { .. } => 0.15,
+    };
+    wants * part + work.usual() as f64
+}
+
+/// Returns the wants at a coordinator and below it.
+fn wants_below(fleet: &Fleet, coordinator: usize) -> Wants {
+    let mut all = Wants::default();
+    for client in clients_at(fleet, coordinator) {
+        add(&mut all, &wants_of(&client));
+    }
+    for child in below(fleet, coordinator) {
+        add(&mut all, &wants_below(fleet, child));
+    }
+    let own = facts(fleet).place(coordinator).limit.capacity;
+    if !own.is_unlimited() {
+        // A limit of its own is in trees without priorities only.
+        all[0].wants = all[0].wants.min(own.as_f64());
+    }
+    all
+}
+
+fn wants_of(client: &ClientView<'_>) -> Wants {
+    let wants = client.wants();
+    let mut all = Wants::default();
+    if wants > 0.0 {
+        let level = usize::from(client.policy().priority.level());
+        all[level] = Want { wants, count: 1.0 };
+    }
+    all
+}
+
+fn add(all: &mut Wants, more: &Wants) {
+    for (sum, more) in all.iter_mut().zip(more) {
+        sum.wants += more.wants;
+        sum.count += more.count;
+    }
+}
+
+/// Adds the share of each process in `capacity` at a coordinator to `shares`.
+fn divide<'a>(
+    fleet: &'a Fleet,
+    coordinator: usize,
+    capacity: f64,
+    shares: &mut Vec<(ClientView<'a>, f64)>,
+) {
+    let own = facts(fleet).place(coordinator).limit.capacity;
+    let mut left = match own.is_unlimited() || coordinator == 0 {
+        true => capacity,
+        false => capacity.min(own.as_f64()),
+    };
+    let clients: Vec<_> = clients_at(fleet, coordinator).collect();
+    let children: Vec<_> = below(fleet, coordinator).collect();
+    let own = clients.iter().map(wants_of);
+    let wants: Vec<Wants> = own
+        .chain(children.iter().map(|i| wants_below(fleet, *i)))
+        .collect();
+    let mut parts = vec![0.0; wants.len()];
+    for level in (0..16).rev() {
+        let band = wants
+            .iter()
+            .map(|wants| (wants[level].wants, wants[level].count));
+        let filled = fill(&band.collect::<Vec<_>>(), left);
+        for (part, filled) in parts.iter_mut().zip(filled) {
+            *part += filled;
+            left -= filled;
+        }
+    }
+    let (of_clients, of_coordinators) = parts.split_at(clients.len());
+    shares.extend(clients.into_iter().zip(of_clients.iter().copied()));
+    for (i, part) in children.into_iter().zip(of_coordinators) {
+        divide(fleet, i, *part, shares);
+    }
+}

@@ -1,0 +1,401 @@
+//! Fleets below one coordinator, alone or with shards.
+
+use std::time::Duration;
+
+use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
+use tollgate_core::units::Capacity;
+use tollgate_sim::random::Random;
+use tollgate_sim::scenario::{
+    CoordinatorSpec, Crash, Cut, DemandSpec, EventSpec, HandOver, LoseTerm, Scenario, Share, Span,
+};
+
+use super::parts::{self, ProcessSettings, ms};
+use super::{Plan, Work};
+use crate::history::History;
+use crate::limits::{GROUP, GroupLimit, LimitsFile, set_capacity};
+
+/// End of the time in which faults happen.
+const FAULTS_END: Duration = Duration::from_secs(20);
+/// The longest absence of a coordinator or a connection.
+const AWAY_MAX: u64 = 15_000;
+/// Names of the members of the pool.
+const TENANTS: [&str; 2] = ["acme", "umbrella"];
+const COORDINATOR: &str = "coordinator";
+
+/// Change of the limits by an operator.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// The capacity of the first resource.
+    Capacity(u64),
+    /// The capacity of the pool.
+    PoolCapacity(u64),
+    /// The second member is detached, or attached again.
+    Move,
+}
+
+/// Pool and its second member.
+struct Pooled {
+    limit: Limit,
+    second: Limit,
+    weights: [u32; 2],
+}
+
+/// Parts of a plan.
+struct Draft {
+    limit: Limit,
+    pooled: Option<Pooled>,
+    shards: u16,
+    keeps_ids: bool,
+    priorities: Vec<u8>,
+    demands: Vec<u64>,
+    events: Vec<EventSpec>,
+    changes: Vec<(Span, Change)>,
+}
+
+pub(super) fn of_requests(seed: u64) -> Plan {
+    let mut random = Random::new(seed);
+    let draft = Draft::new(&mut random, seed, 1);
+    draft.finish(&mut random, seed, Work::Requests)
+}
+
+pub(super) fn of_other_units(seed: u64) -> Plan {
+    let mut random = Random::new(seed);
+    let more = &mut Random::new(seed.rotate_left(16));
+    let work = parts::work(more);
+    let mut draft = Draft::new(&mut random, seed, work.members());
+    for _ in 0..more.between(0, 3) {
+        let at = parts::time(more, FAULTS_END);
+        let process = more.between(0, draft.demands.len() as u64 - 1) as usize;
+        draft.events.push(parts::trap(at, process));
+    }
+    draft.scale(work.usual());
+    draft.finish(&mut random, seed, work)
+}
+
+/// Priorities mean nothing to algorithms that go by usage.
+pub(super) fn of_usage(seed: u64) -> Plan {
+    let mut random = Random::new(seed);
+    let more = &mut Random::new(seed.rotate_left(8));
+    let mut draft = Draft::new(&mut random, seed, 1);
+    let algorithm = more.pick(&[Algorithm::UsageShare, Algorithm::MaxRate]);
+    draft.limit.algorithm = algorithm;
+    if let Some(pooled) = &mut draft.pooled {
+        pooled.second.algorithm = algorithm;
+    }
+    draft.finish(&mut random, seed, Work::Requests)
+}
+
+// === impl Draft ===
+
+impl Draft {
+    /// Returns the parts of a fleet where so many `members` share each limit.
+    fn new(random: &mut Random, seed: u64, members: u64) -> Self {
+        let capacity = random.between(10, 600);
+        let processes = random.between(1, 5) as usize;
+        let demands = (0..processes).map(|_| parts::rate(random, capacity));
+        let demands = demands.collect();
+        let mut limit = parts::limit(random, capacity);
+        let scopes = members as usize;
+        let (mut events, mut changes) = (Vec::new(), Vec::new());
+        for _ in 0..random.between(0, 12) {
+            let at = parts::time(random, FAULTS_END);
+            let process = random.between(0, processes as u64 - 1) as usize;
+            events.push(match random.between(0, 6) {
+                0 => crash(at, random.between(1, AWAY_MAX)),
+                1 => parts::restart(at, process),
+                2 | 3 => cut(random, at, process),
+                4 => {
+                    changes.push((at, Change::Capacity(random.between(0, 600))));
+                    continue;
+                }
+                _ => parts::demand_change(at, process, (parts::rate(random, capacity), scopes)),
+            });
+        }
+        let more = &mut Random::new(!seed);
+        let priorities = (0..processes).map(|_| parts::priority(more)).collect();
+        if more.chance(20) {
+            limit.algorithm = Algorithm::ProportionalShare;
+        }
+        if more.chance(20) {
+            limit.reserve = Part::try_from_f64(0.1).expect("a part");
+        }
+        let pooled = more.chance(35);
+        let pooled = pooled.then(|| Pooled::new(more, &limit, &mut changes));
+        // Every second seed is of a coordinator that is alone.
+        let mut shards = 1;
+        if seed % 2 == 1 {
+            let cluster = &mut Random::new(seed.rotate_left(32));
+            shards += cluster.between(0, 2) as u16;
+            changes_of_masters(cluster, shards, &mut events);
+        }
+        let keeps_ids = seed % 3 == 2;
+        if keeps_ids {
+            let more = &mut Random::new(seed.rotate_left(48));
+            events.extend(parts::crash_loops(more, processes as u64, FAULTS_END));
+        }
+        Self {
+            limit,
+            pooled,
+            shards,
+            keeps_ids,
+            priorities,
+            demands,
+            events,
+            changes,
+        }
+    }
+
+    /// Multiplies all capacities by `times`.
+    fn scale(&mut self, times: u64) {
+        let pooled = self.pooled.iter_mut();
+        let limits = pooled.flat_map(|pooled| [&mut pooled.limit, &mut pooled.second]);
+        for limit in limits.chain([&mut self.limit]) {
+            parts::scale(limit, times);
+        }
+        for (_, change) in &mut self.changes {
+            if let Change::Capacity(capacity) | Change::PoolCapacity(capacity) = change {
+                *capacity *= times;
+            }
+        }
+    }
+
+    fn finish(mut self, random: &mut Random, seed: u64, work: Work) -> Plan {
+        let mut settings = ProcessSettings::new(random, &self.limit, work);
+        let mut network = parts::network(random, FAULTS_END);
+        if self.keeps_ids {
+            network.late_copies = Share(0.1);
+            settings.keep_ids();
+        }
+        let scopes = self.scopes(work);
+        let mut envoys = Vec::new();
+        let mut demand: Vec<DemandSpec> = Vec::new();
+        for (envoy, rate) in self.demands.iter().enumerate() {
+            envoys.push(settings.group(envoy, self.priorities[envoy], COORDINATOR));
+            let scopes = &scopes[envoy % scopes.len()];
+            demand.extend(settings.demand(envoy, (scopes, *rate), FAULTS_END));
+        }
+        let limits = self.limits_over_time(work);
+        self.events.sort_by_key(|event| event.at);
+        let duration = Span(
+            // A coordinator that crashes at the end of the faults returns 15 s later, and then learns.
+            FAULTS_END + ms(AWAY_MAX) + self.limit.learning + self.limit.lease + parts::SETTLING,
+        );
+        let scenario = Scenario {
+            name: format!("Seed {seed}"),
+            description: String::new(),
+            duration,
+            seed,
+            sample: duration,
+            measure_from: Span::default(),
+            envoys,
+            coordinators: vec![CoordinatorSpec {
+                name: COORDINATOR.to_owned(),
+                shards: self.shards,
+                ..CoordinatorSpec::default()
+            }],
+            network,
+            nudges: seed % 4 == 2,
+            demand,
+            events: self.events,
+            mishaps: None,
+        };
+        let resources: Vec<String> = match &limits[0].group {
+            Some(group) if !group.is_pool => vec![format!("group/{GROUP}")],
+            _ => limits[0]
+                .tenants
+                .iter()
+                .map(|(name, _)| format!("tenant/{name}"))
+                .collect(),
+        };
+        let resources: Vec<&str> = resources.iter().map(String::as_str).collect();
+        let history = History::new(&scenario, &limits, &resources);
+        Plan {
+            scenario,
+            limits,
+            work,
+            history,
+            members: work.members(),
+        }
+    }
+
+    /// Returns the scopes that requests are for, by the resource that they use.
+    fn scopes(&self, work: Work) -> Vec<Vec<String>> {
+        let members = 0..work.members();
+        match (&self.pooled, work.members()) {
+            (None, 1) => vec![vec![tenant(TENANTS[0])]],
+            (Some(_), 1) => TENANTS.map(|name| vec![tenant(name)]).to_vec(),
+            (None, _) => vec![members.map(|k| tenant(&format!("t{k}"))).collect()],
+            (Some(_), _) => {
+                let of = |name| {
+                    members
+                        .clone()
+                        .map(move |k| format!("namespace/{name}/{k}"))
+                };
+                TENANTS.map(|name| of(name).collect()).to_vec()
+            }
+        }
+    }
+
+    /// Returns the limits from the start and after each change, and adds an event for each of these.
+    fn limits_over_time(&mut self, work: Work) -> Vec<LimitsFile> {
+        let tenants = match (&self.pooled, work.members()) {
+            (None, 1) => vec![(TENANTS[0], self.limit.clone())],
+            (None, _) => Vec::new(),
+            (Some(pooled), _) => vec![
+                (TENANTS[0], self.limit.clone()),
+                (TENANTS[1], pooled.second.clone()),
+            ],
+        };
+        let names = 0..work.members();
+        let group = match &self.pooled {
+            Some(Pooled { limit, weights, .. }) => Some(GroupLimit {
+                limit: limit.clone(),
+                is_pool: true,
+                attached: TENANTS
+                    .iter()
+                    .map(|name| (*name).to_owned())
+                    .zip(*weights)
+                    .collect(),
+            }),
+            None => tenants.is_empty().then(|| GroupLimit {
+                limit: self.limit.clone(),
+                is_pool: false,
+                attached: names.map(|k| (format!("t{k}"), 1)).collect(),
+            }),
+        };
+        let mut present = LimitsFile {
+            unit: work.unit(),
+            tenants,
+            group,
+        };
+        let mut files = vec![present.clone()];
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.sort_by_key(|(at, _)| *at);
+        for (at, change) in changes {
+            self.apply(&mut present, change);
+            self.events.push(EventSpec {
+                at,
+                limits: Some(files.len()),
+                ..EventSpec::default()
+            });
+            files.push(present.clone());
+        }
+        files
+    }
+
+    fn apply(&self, file: &mut LimitsFile, change: Change) {
+        let tenant = file.tenants.first_mut().map(|(_, limit)| limit);
+        let group = file.group.as_mut();
+        match change {
+            Change::Capacity(capacity) => {
+                let limit = tenant.or(group.map(|group| &mut group.limit));
+                let limit = limit.expect("a limit");
+                set_capacity(limit, Capacity::from_whole(capacity));
+            }
+            Change::PoolCapacity(capacity) => {
+                let limit = &mut group.expect("a pool").limit;
+                set_capacity(limit, Capacity::from_whole(capacity));
+            }
+            Change::Move => {
+                let (attached, pooled) = (&mut group.expect("a pool").attached, &self.pooled);
+                let weight = pooled.as_ref().map_or(1, |pooled| pooled.weights[1]);
+                if attached.len() == 1 {
+                    attached.push((TENANTS[1].to_owned(), weight));
+                } else {
+                    attached.truncate(1);
+                }
+            }
+        }
+    }
+}
+
+// === impl Pooled ===
+
+impl Pooled {
+    /// Returns a pool with the times of `limit`, and adds what becomes of it to `changes`.
+    fn new(random: &mut Random, limit: &Limit, changes: &mut Vec<(Span, Change)>) -> Self {
+        let mut like = |most: u64| Limit {
+            capacity: Capacity::from_whole(random.between(10, most)),
+            safe: SafeCapacity::Client,
+            ..limit.clone()
+        };
+        let (pool, second) = (like(800), like(600));
+        for _ in 0..random.between(0, 3) {
+            let at = parts::time(random, FAULTS_END);
+            let capacity = random.between(0, 800);
+            let change = random.pick(&[Change::Move, Change::PoolCapacity(capacity)]);
+            changes.push((at, change));
+        }
+        let mut weight = || 1 + random.between(0, 2) as u32;
+        Self {
+            limit: pool,
+            second,
+            weights: [weight(), weight()],
+        }
+    }
+}
+
+// === free functions ===
+
+fn tenant(name: &str) -> String {
+    format!("tenant/{name}")
+}
+
+fn crash(at: Span, millis: u64) -> EventSpec {
+    EventSpec {
+        at,
+        crash: Some(Crash {
+            coordinator: COORDINATOR.to_owned(),
+            lasts: Span::from_millis(millis),
+            followed: false,
+        }),
+        ..EventSpec::default()
+    }
+}
+
+fn cut(random: &mut Random, at: Span, process: usize) -> EventSpec {
+    EventSpec {
+        at,
+        cut: Some(Cut {
+            envoys: Some(parts::selection(process)),
+            ..parts::cut(random, AWAY_MAX)
+        }),
+        ..EventSpec::default()
+    }
+}
+
+/// Adds masters that hand over, and some that are cut off from the election.
+fn changes_of_masters(random: &mut Random, shards: u16, events: &mut Vec<EventSpec>) {
+    for _ in 0..random.between(1, 4) {
+        let at = parts::time(random, FAULTS_END);
+        let shard = Some(random.between(0, 2) as u16 % shards);
+        let coordinator = COORDINATOR.to_owned();
+        let gap = Span::from_millis(random.between(0, 2000));
+        let lease = random.between(1000, 5000);
+        let lasts = lease + random.between(0, 10_000);
+        let lost = LoseTerm {
+            coordinator: coordinator.clone(),
+            shard,
+            // The keep-alive that was answered last was sent some time ago; and a margin.
+            term: Span::from_millis(random.between(0, lease * 9 / 10)),
+            elected_after: Span::from_millis(lease),
+            asleep: Span::from_millis(random.pick(&[0, 1]) * random.between(0, lasts)),
+            lasts: Span::from_millis(lasts),
+        };
+        let mut event = EventSpec {
+            at,
+            ..EventSpec::default()
+        };
+        match random.chance(50) {
+            true => {
+                event.hand_over = Some(HandOver {
+                    coordinator,
+                    shard,
+                    lasts: gap,
+                });
+            }
+            false => event.lose_term = Some(lost),
+        }
+        events.push(event);
+    }
+}

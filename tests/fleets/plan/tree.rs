@@ -1,0 +1,316 @@
+//! Fleets below trees of coordinators: a root, regions, and below some of them leaves.
+
+use std::time::Duration;
+
+use tollgate_core::limit::{Algorithm, Limit, SafeCapacity};
+use tollgate_core::units::Capacity;
+use tollgate_sim::random::Random;
+use tollgate_sim::scenario::{
+    CoordinatorSpec, Crash, Cut, EventSpec, HandOver, Scenario, Share, Span,
+};
+
+use super::parts::{self, ProcessSettings, ms};
+use super::{Plan, Work};
+use crate::history::History;
+use crate::limits::{GROUP, GroupLimit, LimitsFile, set_capacity};
+
+/// End of the time in which faults begin.
+const FAULTS_END: Duration = Duration::from_secs(15);
+/// The longest absence of a coordinator or a connection.
+const AWAY_MAX: u64 = 8_000;
+const TENANT: &str = "acme";
+
+/// Coordinator of a plan.
+struct Place {
+    spec: CoordinatorSpec,
+    level: u32,
+    limit: Limit,
+}
+
+/// Process of a plan: its coordinator, its requests per second, and its priority.
+struct Client {
+    at: usize,
+    rate: u64,
+    priority: u8,
+}
+
+pub(super) fn of_all_units(seed: u64) -> Plan {
+    new(seed, None)
+}
+
+pub(super) fn of_usage(seed: u64) -> Plan {
+    new(
+        seed,
+        Some(match seed % 2 {
+            0 => Algorithm::UsageShare,
+            _ => Algorithm::MaxRate,
+        }),
+    )
+}
+
+fn new(seed: u64, algorithm: Option<Algorithm>) -> Plan {
+    let random = &mut Random::new(seed);
+    let capacity = random.between(20, 600);
+    let mut limit = parts::limit(random, capacity);
+    let work = match random.chance(40) {
+        true => Work::Requests,
+        false => parts::work(random),
+    };
+    // Requests in flight are no rates, and are not divided by usage.
+    let algorithm = algorithm.filter(|_| !work.unit().is_concurrency());
+    limit.algorithm = algorithm.unwrap_or_default();
+    let mut settings = ProcessSettings::new(random, &limit, work);
+    let usual = work.usual();
+    parts::scale(&mut limit, usual);
+    let places = places(random, &limit, usual);
+    let clients = clients(random, &places, capacity);
+    let (mut events, changes) = faults(random, &places, (clients.len(), work), usual);
+    let keeps_ids = seed.is_multiple_of(3);
+    if keeps_ids {
+        let more = &mut Random::new(seed.rotate_left(48));
+        events.extend(parts::crash_loops(more, clients.len() as u64, FAULTS_END));
+    }
+    let mut network = parts::network(random, FAULTS_END);
+    if keeps_ids {
+        network.late_copies = Share(0.1);
+        settings.keep_ids();
+    }
+    let mut limits = limits_over_time(&limit, work, changes, &mut events);
+    events.sort_by_key(|event| event.at);
+    let coordinators = coordinators(&places, work, &mut limits);
+    let scopes: Vec<String> = match work.members() {
+        1 => vec![format!("tenant/{TENANT}")],
+        count => (0..count).map(|k| format!("tenant/t{k}")).collect(),
+    };
+    let mut envoys = Vec::new();
+    let mut demand = Vec::new();
+    for (envoy, client) in clients.iter().enumerate() {
+        let at = &places[client.at].spec.name;
+        envoys.push(settings.group(envoy, client.priority, at));
+        demand.extend(settings.demand(envoy, (&scopes, client.rate), FAULTS_END));
+    }
+    // Until all is back and has learned, at each level, and settled.
+    let duration = Span(FAULTS_END + ms(AWAY_MAX) + 2 * limit.lease + parts::SETTLING);
+    let scenario = Scenario {
+        name: format!("Tree of seed {seed}"),
+        description: String::new(),
+        duration,
+        seed,
+        sample: duration,
+        measure_from: Span::default(),
+        envoys,
+        coordinators,
+        network,
+        nudges: seed % 4 == 2,
+        demand,
+        events,
+        mishaps: None,
+    };
+    let resource = match work.members() {
+        1 => format!("tenant/{TENANT}"),
+        _ => format!("group/{GROUP}"),
+    };
+    // Those of coordinators are no changes.
+    let history = History::new(&scenario, &limits, &[&resource]);
+    Plan {
+        scenario,
+        limits,
+        work,
+        history,
+        members: work.members(),
+    }
+}
+
+// === free functions ===
+
+/// Returns the limits from the start and after each change at the root, and adds an event for each
+/// of these.
+fn limits_over_time(
+    limit: &Limit,
+    work: Work,
+    mut changes: Vec<(Span, Capacity)>,
+    events: &mut Vec<EventSpec>,
+) -> Vec<LimitsFile> {
+    let mut limit = limit.clone();
+    let mut files = vec![file(&limit, work)];
+    changes.sort_by_key(|(at, _)| *at);
+    for (at, capacity) in changes {
+        set_capacity(&mut limit, capacity);
+        events.push(EventSpec {
+            at,
+            limits: Some(files.len()),
+            ..EventSpec::default()
+        });
+        files.push(file(&limit, work));
+    }
+    files
+}
+
+fn file(limit: &Limit, work: Work) -> LimitsFile {
+    let (tenants, group) = match work.members() {
+        1 => (vec![(TENANT, limit.clone())], None),
+        count => {
+            let group = GroupLimit {
+                limit: limit.clone(),
+                is_pool: false,
+                attached: (0..count).map(|k| (format!("t{k}"), 1)).collect(),
+            };
+            (Vec::new(), Some(group))
+        }
+    };
+    LimitsFile {
+        unit: work.unit(),
+        tenants,
+        group,
+    }
+}
+
+/// Returns the coordinators, each of which below the root has limits of its own.
+fn coordinators(
+    places: &[Place],
+    work: Work,
+    limits: &mut Vec<LimitsFile>,
+) -> Vec<CoordinatorSpec> {
+    let specs = places.iter().map(|place| {
+        let mut spec = place.spec.clone();
+        if spec.parent.is_some() {
+            spec.limits = Some(limits.len());
+            limits.push(file(&place.limit, work));
+        }
+        spec
+    });
+    specs.collect()
+}
+
+/// Returns a root with one or two levels of coordinators below it.
+fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<Place> {
+    let mut places = vec![Place {
+        spec: CoordinatorSpec {
+            name: "root".to_owned(),
+            ..CoordinatorSpec::default()
+        },
+        level: 0,
+        limit: limit.clone(),
+    }];
+    let levels = random.between(1, 2) as u32;
+    for level in 1..=levels {
+        let above = 0..places.len();
+        let above: Vec<usize> = above.filter(|i| places[*i].level == level - 1).collect();
+        for parent in above {
+            for _ in 0..random.between(1, 3 - u64::from(level - 1)) {
+                let parent = places[parent].spec.name.clone();
+                let spec = CoordinatorSpec {
+                    name: format!("coordinator-{}", places.len()),
+                    parent: Some(parent),
+                    call_timeout: Span::from_millis(random.pick(&[100, 300, 1000])),
+                    ..CoordinatorSpec::default()
+                };
+                let limit = own_limit(random, limit, scale);
+                places.push(Place { spec, level, limit });
+            }
+        }
+    }
+    places
+}
+
+/// Returns the limit of a coordinator below another.
+fn own_limit(random: &mut Random, limit: &Limit, scale: u64) -> Limit {
+    let mut own = limit.clone();
+    own.capacity = match random.chance(15) {
+        true => Capacity::from_whole(random.between(20, 600) * scale),
+        false => Capacity::UNLIMITED,
+    };
+    if own.capacity.is_unlimited() {
+        own.burst = Limit::new(own.capacity).burst;
+    }
+    let safe = Capacity::from_whole(random.between(0, 15) * scale);
+    own.safe = random.pick(&[SafeCapacity::Client, SafeCapacity::Fixed(safe)]);
+    own
+}
+
+/// Returns processes that ask leaves, and some that ask coordinators in the middle, or the root.
+fn clients(random: &mut Random, places: &[Place], capacity: u64) -> Vec<Client> {
+    let mut clients = Vec::new();
+    // Limits of their own know no bands.
+    let mut below = places.iter().skip(1);
+    let plain = below.all(|place| place.limit.capacity.is_unlimited());
+    let banded = plain && random.chance(30);
+    for (at, place) in places.iter().enumerate() {
+        let name = Some(&place.spec.name);
+        let is_leaf = !places
+            .iter()
+            .any(|below| below.spec.parent.as_ref() == name);
+        let count = match is_leaf {
+            true => random.between(1, 2),
+            false => random.between(0, 3) / 3,
+        };
+        for _ in 0..count {
+            let rate = parts::rate(random, capacity);
+            let priority = if banded { parts::priority(random) } else { 0 };
+            clients.push(Client { at, rate, priority });
+        }
+    }
+    clients
+}
+
+/// Returns faults, and changes of the root's capacity.
+fn faults(
+    random: &mut Random,
+    places: &[Place],
+    (processes, work): (usize, Work),
+    scale: u64,
+) -> (Vec<EventSpec>, Vec<(Span, Capacity)>) {
+    let (mut events, mut changes) = (Vec::new(), Vec::new());
+    for _ in 0..random.between(0, 14) {
+        let at = parts::time(random, FAULTS_END);
+        let index = random.between(0, places.len() as u64 - 1) as usize;
+        let coordinator = places[index].spec.name.clone();
+        let process = random.between(0, processes as u64 - 1) as usize;
+        let mut event = EventSpec {
+            at,
+            ..EventSpec::default()
+        };
+        match random.between(0, 10) {
+            0 | 1 => {
+                event.crash = Some(Crash {
+                    coordinator,
+                    lasts: Span::from_millis(random.between(1, AWAY_MAX)),
+                    followed: false,
+                });
+            }
+            2 => {
+                event.hand_over = Some(HandOver {
+                    coordinator,
+                    shard: None,
+                    lasts: Span::from_millis(random.between(0, 2000)),
+                });
+            }
+            3..=5 => {
+                event.cut = Some(Cut {
+                    coordinator: Some(coordinator),
+                    with_below: true,
+                    ..parts::cut(random, AWAY_MAX)
+                });
+            }
+            6 => {
+                event.cut = Some(Cut {
+                    envoys: Some(parts::selection(process)),
+                    ..parts::cut(random, AWAY_MAX)
+                });
+            }
+            7 => event = parts::restart(at, process),
+            8 => event = parts::trap(at, process),
+            9 => {
+                let capacity = Capacity::from_whole(random.between(0, 600) * scale);
+                changes.push((at, capacity));
+                continue;
+            }
+            _ => {
+                let rate = (parts::rate(random, 600), work.members() as usize);
+                event = parts::demand_change(at, process, rate);
+            }
+        }
+        events.push(event);
+    }
+    (events, changes)
+}
