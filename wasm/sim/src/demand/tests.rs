@@ -11,6 +11,7 @@ fn stream(program: Program, arrivals: Arrivals) -> RequestStream {
         takes: Duration::ZERO,
         bytes: [0; 2],
         cost: 1,
+        bulky: None,
     };
     let course = Course::new(Rc::new(program), 1.0);
     let random = Random::new(1);
@@ -221,6 +222,7 @@ fn envoys_that_take_turns_have_the_requests_of_one_stream_one_after_the_other() 
             takes: Duration::ZERO,
             bytes: [0; 2],
             cost: 1,
+            bulky: None,
         });
         let ramp = Program::Ramp(Ramp {
             from: Amount(5.0),
