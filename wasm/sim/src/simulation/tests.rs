@@ -15,6 +15,7 @@ mod groups;
 mod ideal;
 mod masters;
 mod nudges;
+mod workers;
 
 /// Returns a scenario of so many Envoys that want `each` of one scope.
 fn fleet(count: u32, each: f64) -> Scenario {

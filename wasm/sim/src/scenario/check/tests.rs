@@ -262,3 +262,20 @@ fn a_scenario_says_what_it_costs() {
     }];
     assert_eq!(of.expected_events(), 551_000.0);
 }
+
+#[test]
+fn settings_of_processes_have_bounds() {
+    let second = Span::from_secs(1);
+    let mut scenario = scenario(1, 1, second);
+    scenario.envoys[0].priority = 16;
+    scenario.envoys[0].resolution = Span::default();
+    scenario.envoys[0].idle_after = Span::default();
+    let errors = scenario.check(1);
+    let rows = [
+        ("envoys[0].idle_after", "must be longer than zero"),
+        ("envoys[0].resolution", "0ns is shorter than 1ms"),
+        ("envoys[0].priority", "16 is not between 0 and 15"),
+    ];
+    let found = errors.iter().map(|error| (&*error.field, &*error.rule));
+    assert!(found.eq(rows), "{errors:?}");
+}
