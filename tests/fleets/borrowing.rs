@@ -11,7 +11,7 @@ use tollgate_core::units::{Capacity, Instant};
 use tollgate_sim::simulation::Simulation;
 use tollgate_sim::simulation::exchanges::Exchange;
 use tollgate_sim::simulation::masters::CoordinatorView;
-use tollgate_sim::{ClientKey, Node};
+use tollgate_sim::{ClientKey, ClientView, Node};
 
 use crate::plan::Plan;
 
@@ -21,6 +21,8 @@ pub(crate) struct Borrowing {
     delay_max: Duration,
     /// Extra time for which a lease may be counted: the sum of all transfers.
     pub(crate) held_up: Duration,
+    /// Number of crashes of coordinators, and of those of others than the root.
+    pub(crate) crashes: [u32; 2],
     places: Vec<Place>,
     clients: Vec<Option<LeaseOrigin>>,
     /// The last lease of each client of each coordinator.
@@ -32,6 +34,11 @@ pub(crate) struct Borrowing {
 
 /// Coordinator. Times are the world's.
 pub(crate) struct Place {
+    parent: Option<usize>,
+    /// Envoys that ask it.
+    envoys: Vec<usize>,
+    /// Use of the root's capacity, in millionths, by the processes there and below it.
+    pub(crate) used: u128,
     pub(crate) limit: Limit,
     epoch: Epoch,
     /// End of learning mode, if it has started without a snapshot.
@@ -89,6 +96,9 @@ impl Borrowing {
     pub(crate) fn new(plan: &Plan, now: Instant) -> Self {
         let network = &plan.scenario.network;
         let place = |index| Place {
+            parent: plan.parent_of(index),
+            envoys: plan.envoys_of(index),
+            used: 0,
             limit: plan.limit_of(index).clone(),
             epoch: Epoch(1),
             learning_until: now,
@@ -105,6 +115,12 @@ impl Borrowing {
             resource: plan.history.members[0].own.id.clone(),
             delay_max: network.latency.0 + network.jitter.0,
             held_up: plan.transfers().sum(),
+            crashes: [
+                plan.crashed().count() as u32,
+                plan.crashed()
+                    .filter(|coordinator| *coordinator > 0)
+                    .count() as u32,
+            ],
             places: coordinators.map(place).collect(),
             clients: envoys.map(|_| None).collect(),
             last_leases: BTreeMap::new(),
@@ -152,6 +168,24 @@ impl Borrowing {
         self.started
     }
 
+    /// Returns the processes that ask at `coordinator`.
+    pub(crate) fn clients_at<'a>(
+        &self,
+        simulation: &'a Simulation,
+        coordinator: usize,
+    ) -> impl Iterator<Item = ClientView<'a>> {
+        let envoys = self.places[coordinator].envoys.iter();
+        envoys.flat_map(|envoy| simulation.clients_at(*envoy))
+    }
+
+    /// Returns the coordinators right below `coordinator`.
+    pub(crate) fn below(&self, coordinator: usize) -> impl Iterator<Item = usize> {
+        let places = self.places.iter().enumerate();
+        places
+            .filter(move |(_, place)| place.parent == Some(coordinator))
+            .map(|(index, _)| index)
+    }
+
     // Changes.
 
     /// Takes the last event.
@@ -170,6 +204,25 @@ impl Borrowing {
             let place = &mut self.places[index];
             let safe = away && place.safe().is_some();
             place.safe_since = safe.then(|| place.safe_since.unwrap_or(now));
+        }
+        self.add_up(simulation);
+    }
+
+    /// Adds up the use of the root's capacity.
+    fn add_up(&mut self, simulation: &Simulation) {
+        for index in 0..self.places.len() {
+            let clients = self.clients_at(simulation, index);
+            let lent = clients.filter(|client| !self.is_safe(client.envoy));
+            let used = lent
+                .map(|client| u128::from(client.has().as_micros()))
+                .sum();
+            self.places[index].used = used;
+        }
+        // Each stands after its parent.
+        for index in (1..self.places.len()).rev() {
+            if let Some(parent) = self.places[index].parent {
+                self.places[parent].used += self.places[index].used;
+            }
         }
     }
 

@@ -79,9 +79,7 @@ impl LimitsFile {
 
     /// Returns the limits as the simulation takes them.
     pub(crate) fn source(&self) -> Rc<dyn LimitSource> {
-        let text = Value::Object(self.sections()).to_string();
-        let config = Config::parse(&text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
-        Rc::new(CatalogLimits(Catalog::new(config.catalog.clone())))
+        source(&self.sections())
     }
 
     fn units(&self, limit: &Limit) -> Map<String, Value> {
@@ -115,6 +113,13 @@ impl LimitSource for CatalogLimits {
 }
 
 // === free functions ===
+
+/// Returns the limits of the sections of a configuration.
+pub(crate) fn source(sections: &Map<String, Value>) -> Rc<dyn LimitSource> {
+    let text = Value::Object(sections.clone()).to_string();
+    let config = Config::parse(&text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+    Rc::new(CatalogLimits(Catalog::new(config.catalog.clone())))
+}
 
 /// Changes the capacity as an operator does; no safe capacity is above the capacity.
 pub(crate) fn set_capacity(limit: &mut Limit, capacity: Capacity) {

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tollgate_core::limit::Limit;
-use tollgate_sim::scenario::Scenario;
+use tollgate_sim::scenario::{CoordinatorSpec, DemandSpec, EnvoyGroup, Scenario};
 
 use crate::history::History;
 use crate::limits::LimitsFile;
@@ -25,8 +25,6 @@ pub(crate) struct Plan {
     pub(crate) limits: Vec<LimitsFile>,
     pub(crate) work: Work,
     pub(crate) history: History,
-    /// Number of scopes that requests of an Envoy are for, all of which use its resource.
-    pub(crate) members: u64,
 }
 
 // === impl Plan ===
@@ -107,11 +105,18 @@ impl Plan {
         self.limits[own.unwrap_or_default()].limit(scope)
     }
 
-    /// Returns the coordinator that an Envoy asks.
-    pub(crate) fn coordinator_of(&self, envoy: usize) -> usize {
-        let name = self.scenario.envoys[envoy].coordinator.as_ref();
-        name.and_then(|name| self.coordinator(name))
-            .unwrap_or_default()
+    /// Returns the Envoys that ask a coordinator.
+    pub(crate) fn envoys_of(&self, coordinator: usize) -> Vec<usize> {
+        let name = Some(&self.scenario.coordinators[coordinator].name);
+        let envoys = self.scenario.envoys.iter().enumerate();
+        let envoys = envoys.filter(|(_, envoy)| envoy.coordinator.as_ref() == name);
+        envoys.map(|(index, _)| index).collect()
+    }
+
+    /// Returns the parent of a coordinator.
+    pub(crate) fn parent_of(&self, coordinator: usize) -> Option<usize> {
+        let parent = self.scenario.coordinators[coordinator].parent.as_ref()?;
+        self.coordinator(parent)
     }
 
     /// Returns whether there is a tree of coordinators.
@@ -124,17 +129,13 @@ impl Plan {
         coordinators.position(|coordinator| coordinator.name == name)
     }
 
-    /// Returns the end of the time in which faults begin.
-    pub(crate) fn faults_end(&self) -> Duration {
-        self.scenario.network.calm_from.0
-    }
-
     /// Returns the file that `tollgate simulate` plays.
     pub(crate) fn file(&self) -> Value {
         let scenario = serde_json::to_value(&self.scenario).expect("a scenario is a mapping");
         let Value::Object(mut file) = without_nulls(scenario) else {
             return Value::Null;
         };
+        leave_out_defaults(&mut file);
         file.append(&mut self.limits[0].sections());
         for list in ["events", "coordinators"] {
             let entries = file.get_mut(list).and_then(Value::as_array_mut);
@@ -161,6 +162,25 @@ impl fmt::Display for Plan {
 }
 
 // === free functions ===
+
+/// Removes fields of Envoys, coordinators and demand that need not be written.
+fn leave_out_defaults(file: &mut Map<String, Value>) {
+    let defaults = [
+        ("envoys", json!(EnvoyGroup::default())),
+        ("coordinators", json!(CoordinatorSpec::default())),
+        ("demand", json!(DemandSpec::default())),
+    ];
+    for (list, default) in defaults {
+        let entries = file.get_mut(list).and_then(Value::as_array_mut);
+        for entry in entries
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            entry.retain(|name, value| default.get(name) != Some(value));
+        }
+    }
+}
 
 /// Returns `value` without fields of null, which are those that are not written.
 fn without_nulls(value: Value) -> Value {

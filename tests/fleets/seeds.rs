@@ -26,12 +26,14 @@ pub(crate) fn run(seed: u64, make: fn(u64) -> Plan) -> Result<Fleet, String> {
 /// Runs all `seeds`, or those that the environment names.
 pub(crate) fn the_laws_hold(all: Range<u64>, make: fn(u64) -> Plan) {
     let (seeds, verbose) = named(all);
-    let finish = |seed| {
-        let fleet = run(seed, make).err();
-        if verbose && fleet.is_none() {
-            eprintln!("seed {seed}:\n{}", make(seed));
+    let finish = |seed| match run(seed, make) {
+        Ok(fleet) => {
+            if verbose {
+                eprintln!("{}# events: {}", fleet.plan, fleet.simulation.events());
+            }
+            None
         }
-        fleet.map(|how| (seed, how))
+        Err(how) => Some((seed, how)),
     };
     let broken: Vec<_> = seeds.clone().filter_map(finish).collect();
     let heads = broken.iter().filter_map(|(_, how)| how.lines().next());

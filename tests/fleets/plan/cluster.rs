@@ -214,7 +214,6 @@ impl Draft {
             limits,
             work,
             history,
-            members: work.members(),
         }
     }
 

@@ -117,7 +117,6 @@ fn new(seed: u64, algorithm: Option<Algorithm>) -> Plan {
         limits,
         work,
         history,
-        members: work.members(),
     }
 }
 

@@ -21,9 +21,6 @@ pub(crate) enum Work {
 // === impl Work ===
 
 impl Work {
-    /// Size of a large body in usual ones.
-    pub(crate) const BULKY: u64 = 20;
-
     pub(crate) fn unit(self) -> Unit {
         match self {
             Self::Requests | Self::Waiting { .. } => Unit::Requests,
@@ -37,31 +34,6 @@ impl Work {
         match self {
             Self::Bytes { usual, .. } => usual,
             _ => 1,
-        }
-    }
-
-    /// Returns the tokens of the largest request.
-    pub(crate) fn largest(self) -> u64 {
-        match self {
-            Self::Bytes { usual, .. } => usual * Self::BULKY,
-            _ => 1,
-        }
-    }
-
-    /// Returns the tokens per second that can be spent at a flow of `flow`.
-    pub(crate) fn throughput(self, flow: f64) -> f64 {
-        match self {
-            // A tick until its end is seen, and one until another comes.
-            Self::InFlight { takes } => flow / (takes.as_secs_f64() + 0.02),
-            _ => flow,
-        }
-    }
-
-    /// Returns the time for which work begun under an earlier lease may delay new requests.
-    pub(crate) fn lingers(self) -> Duration {
-        match self {
-            Self::InFlight { takes } => takes,
-            _ => Duration::ZERO,
         }
     }
 

@@ -10,7 +10,7 @@ use tollgate_core::resource::Resource;
 use tollgate_core::units::Capacity;
 
 use super::super::Law;
-use super::{facts, used_below};
+use super::facts;
 use crate::borrowing::Place;
 use crate::fleet::Fleet;
 
@@ -27,7 +27,7 @@ impl Law for Law1 {
         let own = &fleet.plan.history.members[0].own;
         let capacity = own.capacity_max(fleet.elapsed(), hearsay(fleet));
         within(
-            used_below(fleet, 0),
+            facts(fleet).place(0).used,
             capacity.saturating_add(safe(fleet)),
             "in use",
         )?;
@@ -40,7 +40,7 @@ impl Law for Law1 {
         for (i, coordinator) in facts(fleet).places().iter().enumerate().skip(1) {
             if !facts(fleet).claims_safe(fleet.now(), i) {
                 let name = &fleet.plan.scenario.coordinators[i].name;
-                within(used_below(fleet, i), borrowed(coordinator), name)?;
+                within(facts(fleet).place(i).used, borrowed(coordinator), name)?;
                 counted(fleet, i)?;
             }
         }
@@ -89,7 +89,7 @@ fn counted(fleet: &Fleet, i: usize) -> Result<(), String> {
     let counted = client.map_or(Capacity::ZERO, |client| client.has);
     let name = coordinator.id().as_str();
     within(
-        used_below(fleet, i),
+        facts(fleet).place(i).used,
         counted,
         &format!("counted for {name}"),
     )
@@ -122,8 +122,8 @@ fn counted_longer(fleet: &Fleet) -> Duration {
     if places.iter().skip(1).all(learned) {
         return lease;
     }
-    let crashes = fleet.plan.crashed().filter(|coordinator| *coordinator > 0);
-    lease * (1 + 2 * crashes.count() as u32)
+    let [_, below_root] = facts(fleet).crashes;
+    lease * (1 + 2 * below_root)
 }
 
 /// Returns the time beyond a lease for which use above a lowered capacity may last. At each level,
@@ -132,7 +132,8 @@ fn counted_longer(fleet: &Fleet) -> Duration {
 fn hearsay(fleet: &Fleet) -> Duration {
     let network = &fleet.plan.scenario.network;
     let delay_max = network.latency.0 + network.jitter.0;
-    facts(fleet).held_up + delay_max * 2 * fleet.plan.crashed().count() as u32
+    let [crashes, _] = facts(fleet).crashes;
+    facts(fleet).held_up + delay_max * 2 * crashes
 }
 
 fn within(sum: u128, capacity: Capacity, use_of: &str) -> Result<(), String> {

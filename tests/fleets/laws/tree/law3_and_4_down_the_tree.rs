@@ -7,7 +7,7 @@ use tollgate_sim::ClientView;
 
 use super::super::Law;
 use super::super::law4_max_min_fair::fill;
-use super::{below, clients_at, facts};
+use super::facts;
 use crate::fleet::Fleet;
 use crate::plan::Work;
 
@@ -68,10 +68,10 @@ fn sway(work: Work, wants: f64) -> f64 {
 /// Returns the wants at a coordinator and below it.
 fn wants_below(fleet: &Fleet, coordinator: usize) -> Wants {
     let mut all = Wants::default();
-    for client in clients_at(fleet, coordinator) {
+    for client in facts(fleet).clients_at(&fleet.simulation, coordinator) {
         add(&mut all, &wants_of(&client));
     }
-    for child in below(fleet, coordinator) {
+    for child in facts(fleet).below(coordinator) {
         add(&mut all, &wants_below(fleet, child));
     }
     let own = facts(fleet).place(coordinator).limit.capacity;
@@ -111,8 +111,10 @@ fn divide<'a>(
         true => capacity,
         false => capacity.min(own.as_f64()),
     };
-    let clients: Vec<_> = clients_at(fleet, coordinator).collect();
-    let children: Vec<_> = below(fleet, coordinator).collect();
+    let clients: Vec<_> = facts(fleet)
+        .clients_at(&fleet.simulation, coordinator)
+        .collect();
+    let children: Vec<_> = facts(fleet).below(coordinator).collect();
     let own = clients.iter().map(wants_of);
     let wants: Vec<Wants> = own
         .chain(children.iter().map(|i| wants_below(fleet, *i)))

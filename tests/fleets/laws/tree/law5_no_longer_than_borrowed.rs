@@ -5,7 +5,7 @@
 use tollgate_core::units::Capacity;
 
 use super::super::Law;
-use super::{below, clients_at, facts};
+use super::facts;
 use crate::borrowing::Borrowed;
 use crate::fleet::Fleet;
 
@@ -26,7 +26,10 @@ impl Law for Law5 {
             }
             let name = &fleet.plan.scenario.coordinators[i].name;
             let ends = coordinator.borrowed_until.saturating_add(facts.held_up);
-            for client in clients_at(fleet, i).filter(|client| !facts.is_safe(client.envoy)) {
+            for client in facts
+                .clients_at(&fleet.simulation, i)
+                .filter(|client| !facts.is_safe(client.envoy))
+            {
                 if client.has_at(ends) > Capacity::ZERO {
                     return Err(format!(
                         "{} has what {name} is lent until {ends:?} after that",
@@ -34,7 +37,7 @@ impl Law for Law5 {
                     ));
                 }
             }
-            for child in below(fleet, i) {
+            for child in facts.below(i) {
                 let some = |lent: &&Borrowed| !lent.safe && lent.capacity > Capacity::ZERO;
                 let lent = facts.place(child).borrowed.iter().filter(some);
                 let last = lent.max_by_key(|lent| lent.until);

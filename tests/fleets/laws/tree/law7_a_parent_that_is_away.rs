@@ -11,7 +11,7 @@ use tollgate_core::units::Instant;
 use tollgate_sim::ClientKey;
 
 use super::super::Law;
-use super::{clients_at, facts};
+use super::facts;
 use crate::fleet::Fleet;
 
 /// Time after which every client must have noticed: the longest back-off, and refreshes.
@@ -67,7 +67,7 @@ impl Law7 {
         let each = place.reported_whole.min(own).divided_by(count.max(1));
         let safe = place.safe().unwrap_or_default().min(each);
         let usual = fleet.plan.work.usual() as f64;
-        for client in clients_at(fleet, i) {
+        for client in facts(fleet).clients_at(&fleet.simulation, i) {
             let cut = fleet.plan.cut_until(client.envoy, fleet.elapsed());
             let is_heard = fleet.elapsed() >= cut + NOTICED;
             let known = client.state() == LeaseState::Leased && is_heard;

@@ -105,7 +105,11 @@ impl<'de> Deserialize<'de> for Span {
 
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(&format_args!("{}ms", self.0.as_secs_f64() * 1e3))
+        let nanos = self.0.as_nanos();
+        match nanos.is_multiple_of(1_000_000) {
+            true => to.collect_str(&format_args!("{}ms", nanos / 1_000_000)),
+            false => to.collect_str(&format_args!("{}us", nanos as f64 / 1e3)),
+        }
     }
 }
 

@@ -43,7 +43,8 @@ impl Simulation {
         touched.flat_map(|index| self.clients_at(*index))
     }
 
-    fn clients_at(&self, index: usize) -> impl Iterator<Item = ClientView<'_>> {
+    /// Returns views of the process at the place of an Envoy.
+    pub fn clients_at(&self, index: usize) -> impl Iterator<Item = ClientView<'_>> {
         let envoy = &self.envoys[index];
         let name = (index, envoy.name.as_str());
         let process = envoy.process.iter();
