@@ -161,6 +161,7 @@ fn fault(steps: u32, cycle: Duration) -> Option<EventSpec> {
         2 => EventSpec {
             hand_over: Some(HandOver {
                 coordinator: "root".to_owned(),
+                shard: None,
                 lasts: Span::from_millis(200),
             }),
             ..none

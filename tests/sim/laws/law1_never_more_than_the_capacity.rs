@@ -5,65 +5,72 @@
 //! member has come with its leases. A resource that moves to another shard may be lent once more
 //! while the leases of the old one last.
 
-use super::{Fleet as _, Law};
-use crate::world::World;
+use std::time::Duration;
+
+use tollgate_sim::ClientView;
+
+use super::Law;
+use crate::fleet::Fleet;
 
 pub(crate) struct Law1;
+
+// === impl Law1 ===
 
 impl Law for Law1 {
     fn name(&self) -> &'static str {
         "law 1, never more than the capacity"
     }
 
-    fn check(&mut self, world: &World) -> Result<(), String> {
-        let (sources, now) = (world.sources(), world.now());
+    fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
+        let (history, now) = (&fleet.plan.history, fleet.elapsed());
         let mut pooled = 0;
-        for (i, member) in sources.members.iter().enumerate() {
-            let used = used(world, i);
-            within(used, sources.in_use_max(now, i), "in use")?;
-            if member.attached {
+        for (i, member) in history.members.iter().enumerate() {
+            let used: u128 = fleet.clients_of(i).map(claims).sum();
+            within(used, history.in_use_max(now, i), "in use")?;
+            if member.is_attached(now) {
                 pooled += used;
             }
-            let capacity = member.own.capacity_max_before(now, world.held_up());
-            check_table(world, i, capacity.as_micros().into())?;
+            let capacity = member.own.capacity_max(now, fleet.held_up());
+            check_table(fleet, i, capacity.as_micros().into())?;
         }
-        let Some(capacity) = sources.pool_capacity_max(now) else {
-            return Ok(());
-        };
-        let capacity = u128::from(capacity.as_micros());
-        within(pooled, capacity, "of the pool in use")?;
-        let Some(pool) = world.pool() else {
-            return Ok(());
-        };
-        let capacity = sources.pool_capacity_max_before(now, world.held_up());
-        capacity.map_or(Ok(()), |capacity| {
-            let capacity = capacity.as_micros().into();
-            within(pool.sum_has(), capacity, "lent of the pool")
-        })
+        if let Some(capacity) = history.pool_capacity_max(now, Duration::ZERO) {
+            within(pooled, capacity.as_micros().into(), "of the pool in use")?;
+        }
+        match (
+            fleet.pool(),
+            history.pool_capacity_max(now, fleet.held_up()),
+        ) {
+            (Some(pool), Some(capacity)) => {
+                let capacity = capacity.as_micros().into();
+                within(pool.sum_has(), capacity, "lent of the pool")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
-fn used(world: &World, member: usize) -> u128 {
-    let used = world.processes_of(member).map(|p| p.claims(world.now()));
-    used.map(|has| u128::from(has.as_micros())).sum()
+// === free functions ===
+
+fn claims(client: ClientView<'_>) -> u128 {
+    client.claims().as_micros().into()
 }
 
-fn check_table(world: &World, member: usize, capacity: u128) -> Result<(), String> {
-    let Some(resource) = world.resource(member) else {
+fn check_table(fleet: &Fleet, member: usize, capacity: u128) -> Result<(), String> {
+    let Some(resource) = fleet.resource(member) else {
         return Ok(());
     };
     let clients = resource.clients();
     let sum: u128 = clients.map(|c| u128::from(c.has.as_micros())).sum();
-    let said = resource.sum_has();
-    if sum != said {
-        return Err(format!("the table says {said} but adds up to {sum}"));
+    let counted = resource.sum_has();
+    if sum != counted {
+        return Err(format!("the table says {counted} but adds up to {sum}"));
     }
     within(sum, capacity, "lent")
 }
 
-fn within(sum: u128, capacity: u128, what: &str) -> Result<(), String> {
-    if sum > capacity {
-        return Err(format!("{sum} of {capacity} millionths are {what}"));
+pub(super) fn within(sum: u128, capacity: u128, use_of: &str) -> Result<(), String> {
+    match sum > capacity {
+        true => Err(format!("{sum} of {capacity} millionths are {use_of}")),
+        false => Ok(()),
     }
-    Ok(())
 }

@@ -2,43 +2,48 @@
 //! the pool's, each without its reserve. Algorithms that go by usage promise it only where all that
 //! is wanted fits.
 
+use tollgate_sim::{ClientKey, ClientView};
+
 use super::lasting::{Lasting, is_to_note};
-use super::{Fleet as _, Law};
-use crate::process::Process;
-use crate::world::World;
+use super::{Law, has};
+use crate::fleet::Fleet;
 
 /// Demand per second up to which its measure sways by as much as one.
-const SLOW: u64 = 10;
+const SLOW: f64 = 10.0;
 
 #[derive(Default)]
 pub(crate) struct Law3 {
     /// Processes that want more.
-    wanting: Lasting,
+    wanting: Lasting<ClientKey>,
 }
+
+// === impl Law3 ===
 
 impl Law for Law3 {
     fn name(&self) -> &'static str {
         "law 3, nothing left over"
     }
 
-    fn check(&mut self, world: &World) -> Result<(), String> {
-        if is_to_note(world) {
-            let wanting = unsatisfied(world).into_iter().map(|p| p.incarnation);
-            self.wanting.note(world.now(), &wanting.collect::<Vec<_>>());
+    fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
+        if is_to_note(fleet) {
+            let wanting = unsatisfied(fleet).into_iter().map(|client| client.key());
+            self.wanting.note(fleet.now(), &wanting.collect::<Vec<_>>());
         }
         Ok(())
     }
 
-    fn finish(&mut self, world: &World) -> Result<(), String> {
-        let now = world.now();
-        let is_wrong = |p: &&Process| self.wanting.is_wrong(world, p.incarnation);
-        match unsatisfied(world).into_iter().find(is_wrong) {
-            Some(p) => {
-                let all = world.processes().iter();
-                let all: Vec<_> = all.map(|p| (p.wants(now), p.has(now).as_f64())).collect();
-                let (id, wants, has) = (p.id.as_str(), p.wants(now), p.has(now));
+    fn finish(&mut self, fleet: &Fleet) -> Result<(), String> {
+        let is_wrong = |client: &ClientView<'_>| self.wanting.is_wrong(fleet, &client.key());
+        match unsatisfied(fleet).into_iter().find(is_wrong) {
+            Some(client) => {
+                let all = fleet
+                    .simulation
+                    .clients()
+                    .map(|client| (client.wants(), has(&client)));
+                let all: Vec<_> = all.collect();
+                let (name, wants, has) = (client.name, client.wants(), has(&client));
                 Err(format!(
-                    "{id} wants {wants} and has {has}, but not all is used: {all:?}"
+                    "{name} wants {wants} and has {has}, but not all is used: {all:?}"
                 ))
             }
             None => Ok(()),
@@ -46,52 +51,57 @@ impl Law for Law3 {
     }
 }
 
+// === free functions ===
+
 /// Returns the processes that want more although capacity is unused.
-fn unsatisfied(world: &World) -> Vec<&Process> {
-    let now = world.now();
-    let sources = world.sources();
-    let has = |p: &Process| p.has(now).as_f64();
-    let used = |member: usize| world.processes_of(member).map(has).sum::<f64>();
-    let attached = sources
-        .members
-        .iter()
-        .enumerate()
-        .filter(|(_, m)| m.attached);
+fn unsatisfied(fleet: &Fleet) -> Vec<ClientView<'_>> {
+    let (now, history) = (fleet.elapsed(), &fleet.plan.history);
+    let usual = fleet.plan.work.usual();
+    let used = |member: usize| {
+        fleet
+            .clients_of(member)
+            .map(|client| has(&client))
+            .sum::<f64>()
+    };
+    let members = history.members.iter().enumerate();
+    let attached = members.filter(|(_, member)| member.is_attached(now));
     let pooled: f64 = attached.map(|(i, _)| used(i)).sum();
     // Less than one permit for each of five cannot be lent.
-    let whole = if sources.is_concurrency() { 5.0 } else { 0.1 };
-    let whole = whole + world.processes().iter().map(sway).sum::<f64>();
+    let is_concurrency = fleet.plan.work.unit().is_concurrency();
+    let whole = if is_concurrency { 5.0 } else { 0.1 };
+    let whole = whole
+        + fleet
+            .simulation
+            .clients()
+            .map(|client| sway(client, usual))
+            .sum::<f64>();
     let spent = |used: f64, capacity: f64| used >= capacity * 0.99 - whole;
-    let pool_spent = sources
-        .pool
-        .as_ref()
-        .is_some_and(|p| spent(pooled, p.divided()));
+    let pool = history.pool.as_ref();
+    let pool_spent = pool.is_some_and(|pool| spent(pooled, pool.divided(now)));
     let mut unsatisfied = Vec::new();
-    for (i, member) in sources.members.iter().enumerate() {
-        if spent(used(i), member.own.divided()) || member.attached && pool_spent {
+    for (i, member) in history.members.iter().enumerate() {
+        let (attached, divided) = (member.is_attached(now), member.own.divided(now));
+        if spent(used(i), divided) || attached && pool_spent {
             continue;
         }
-        let wants = world.processes_of(i).map(|p| p.wants(now));
-        let fits = !member.attached && wants.sum::<f64>() < member.own.divided() * 0.95 - 1.0;
-        if member.own.limit.algorithm.goes_by_usage() && !fits {
+        let wants: f64 = fleet.clients_of(i).map(|client| client.wants()).sum();
+        let fits = !attached && wants < divided * 0.95 - 1.0;
+        if member.own.limit(now).algorithm.goes_by_usage() && !fits {
             continue;
         }
         // A demand of a few in a second is measured coarsely, hence the one; and bytes more so.
-        let more = |p: &&Process| {
-            let usual = p.work().usual();
-            let part = if usual > 1 { 0.96 } else { 0.99 };
-            has(p) + (usual as f64) < p.wants(now) * part
-        };
-        unsatisfied.extend(world.processes_of(i).filter(more));
+        let part = if usual > 1 { 0.96 } else { 0.99 };
+        let more = |client: &ClientView<'_>| has(client) + (usual as f64) < client.wants() * part;
+        unsatisfied.extend(fleet.clients_of(i).filter(more));
     }
     unsatisfied
 }
 
 /// Returns by how much the wants of a process may differ from one refresh to the next: a demand of a
 /// few in a second is measured coarsely, and what it has left the others get only then.
-fn sway(p: &Process) -> f64 {
-    match p.demand {
-        1..=SLOW => p.work().usual() as f64,
+fn sway(client: ClientView<'_>, usual: u64) -> f64 {
+    match client.demand() {
+        demand if demand > 0.0 && demand <= SLOW => usual as f64,
         _ => 0.0,
     }
 }

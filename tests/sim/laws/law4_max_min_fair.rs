@@ -11,10 +11,12 @@ use std::time::Duration;
 use tollgate_core::limit::Algorithm;
 use tollgate_core::units::Instant;
 
+use tollgate_sim::{ClientKey, ClientView};
+
 use super::lasting::{Lasting, is_to_note};
-use super::{Fleet as _, Law};
-use crate::process::{Process, Work};
-use crate::world::World;
+use super::{Law, has};
+use crate::fleet::Fleet;
+use crate::plan::Work;
 
 /// Interval between two checks for processes with less than their shares: filling is slow.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -22,102 +24,108 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 #[derive(Default)]
 pub(crate) struct Law4 {
     /// Processes that have less than their shares.
-    short: Lasting,
+    short: Lasting<ClientKey>,
     looked_at: Instant,
 }
+
+// === impl Law4 ===
 
 impl Law for Law4 {
     fn name(&self) -> &'static str {
         "law 4, max-min fair"
     }
 
-    fn check(&mut self, world: &World) -> Result<(), String> {
-        let now = world.now();
+    fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
+        let now = fleet.now();
         let due = now.saturating_since(self.looked_at) >= LOOK_EVERY;
-        if due && is_to_note(world) {
+        if due && is_to_note(fleet) {
             self.looked_at = now;
-            let short = short(world).into_iter().map(|(p, _)| p.incarnation);
+            let short = short(fleet).into_iter().map(|(client, _)| client.key());
             self.short.note(now, &short.collect::<Vec<_>>());
         }
         Ok(())
     }
 
-    fn finish(&mut self, world: &World) -> Result<(), String> {
-        let is_wrong = |p: &Process| self.short.is_wrong(world, p.incarnation);
-        match short(world).into_iter().find(|(p, _)| is_wrong(p)) {
-            Some((p, share)) => Err(format!(
-                "{} has {}, its share is {share}",
-                p.id.as_str(),
-                p.has(world.now())
-            )),
+    fn finish(&mut self, fleet: &Fleet) -> Result<(), String> {
+        let is_wrong = |client: &ClientView<'_>| self.short.is_wrong(fleet, &client.key());
+        match short(fleet)
+            .into_iter()
+            .find(|(client, _)| is_wrong(client))
+        {
+            Some((client, share)) => {
+                let (name, has) = (client.name, has(&client));
+                Err(format!("{name} has {has}, its share is {share}"))
+            }
             None => Ok(()),
         }
     }
 }
 
+// === free functions ===
+
 /// Returns the processes that have less than their shares, with these.
-fn short(world: &World) -> Vec<(&Process, f64)> {
+fn short(fleet: &Fleet) -> Vec<(ClientView<'_>, f64)> {
     let mut short = Vec::new();
-    let members = world.sources().members.iter();
-    for ((i, member), capacity) in members.enumerate().zip(allotted(world)) {
-        if member.own.limit.algorithm != Algorithm::FairShare {
+    let members = fleet.plan.history.members.iter();
+    // One in a hundred, and one request per second, for the coarseness of demand; and as much of the
+    // capacity of all other processes, which moves the shares. Waiting requests are counted anew as
+    // long as they wait, which is coarser, and so are bytes.
+    let part = match fleet.plan.work {
+        Work::Waiting { .. } => 0.94,
+        Work::Bytes { .. } => 0.96,
+        _ => 0.99,
+    };
+    for ((i, member), capacity) in members.enumerate().zip(allotted(fleet)) {
+        if member.own.limit(fleet.elapsed()).algorithm != Algorithm::FairShare {
             continue;
         }
-        let processes: Vec<_> = world.processes_of(i).collect();
-        let shares = shares(world, &processes, capacity);
-        // One in a hundred, and one request per second, for the coarseness of demand; and as much
-        // of the capacity of all other processes, which moves the shares. Waiting requests are
-        // counted anew as long as they wait, which is coarser, and so are bytes.
-        let less = |(p, share): &(&Process, f64)| {
-            let part = match p.work() {
-                Work::Waiting { .. } => 0.94,
-                Work::Bytes { .. } => 0.96,
-                _ => 0.99,
-            };
-            p.has(world.now()).as_f64() < share * part - 1.0 - slack(world)
+        let clients: Vec<_> = fleet.clients_of(i).collect();
+        let shares = shares(&clients, capacity);
+        let less = |(client, share): &(ClientView<'_>, f64)| {
+            has(client) < share * part - 1.0 - slack(fleet)
         };
-        short.extend(processes.into_iter().zip(shares).filter(less));
+        short.extend(clients.into_iter().zip(shares).filter(less));
     }
     short
 }
 
 /// Returns the capacity that each member's clients may divide.
-fn allotted(world: &World) -> Vec<f64> {
-    let sources = world.sources();
-    let members = sources.members.iter().enumerate();
-    let own: Vec<_> = members
-        .clone()
-        .map(|(_, member)| member.own.divided())
-        .collect();
-    let Some(pool) = &sources.pool else {
+fn allotted(fleet: &Fleet) -> Vec<f64> {
+    let (now, history) = (fleet.elapsed(), &fleet.plan.history);
+    let own = history.members.iter();
+    let own: Vec<_> = own.map(|member| member.own.divided(now)).collect();
+    let Some(pool) = &history.pool else {
         return own;
     };
     let wants = |i: usize| -> f64 {
-        let wants = world.processes_of(i).map(|p| p.wants(world.now()));
+        let wants = fleet.clients_of(i).map(|client| client.wants());
         wants.sum::<f64>().min(own[i])
     };
-    let wants = members.map(|(i, member)| if member.attached { wants(i) } else { 0.0 });
-    let weights = sources
-        .members
-        .iter()
-        .map(|member| f64::from(member.weight.get()));
-    let clients: Vec<_> = wants.zip(weights).collect();
-    let filled = fill(&clients, pool.divided());
-    let members = sources.members.iter().zip(filled).zip(own);
+    let members = history.members.iter().enumerate();
+    let clients = members.map(|(i, member)| {
+        let wants = if member.is_attached(now) {
+            wants(i)
+        } else {
+            0.0
+        };
+        (wants, f64::from(member.weight.get()))
+    });
+    let filled = fill(&clients.collect::<Vec<_>>(), pool.divided(now));
+    let members = history.members.iter().zip(filled).zip(own);
     members
-        .map(|((member, filled), own)| if member.attached { filled } else { own })
+        .map(|((member, filled), own)| if member.is_attached(now) { filled } else { own })
         .collect()
 }
 
 /// Returns the share of each process in `capacity`.
-fn shares(world: &World, processes: &[&Process], capacity: f64) -> Vec<f64> {
-    let mut shares = vec![0.0; processes.len()];
+fn shares(clients: &[ClientView<'_>], capacity: f64) -> Vec<f64> {
+    let mut shares = vec![0.0; clients.len()];
     let mut left = capacity;
     for level in (0..16).rev() {
-        let of = |p: &&Process| p.policy.priority.level() == level;
-        let wants = |p: &&Process| if of(p) { p.wants(world.now()) } else { 0.0 };
-        let clients: Vec<_> = processes.iter().map(|p| (wants(p), 1.0)).collect();
-        let filled = fill(&clients, left);
+        let of = |client: &ClientView<'_>| client.policy().priority.level() == level;
+        let wants = |client: &ClientView<'_>| if of(client) { client.wants() } else { 0.0 };
+        let band: Vec<_> = clients.iter().map(|client| (wants(client), 1.0)).collect();
+        let filled = fill(&band, left);
         left -= filled.iter().sum::<f64>();
         for (share, filled) in shares.iter_mut().zip(filled) {
             *share += filled;
@@ -127,21 +135,22 @@ fn shares(world: &World, processes: &[&Process], capacity: f64) -> Vec<f64> {
 }
 
 /// Returns the tolerance in a pool, and above a lower band: one client's sway is another's share.
-fn slack(world: &World) -> f64 {
-    let first = world.processes().first().map(|p| p.policy.priority);
-    let alike = world
-        .processes()
-        .iter()
-        .all(|p| Some(p.policy.priority) == first);
-    if alike && world.sources().pool.is_none() {
+fn slack(fleet: &Fleet) -> f64 {
+    let mut priorities = fleet
+        .simulation
+        .clients()
+        .map(|client| client.policy().priority);
+    let first = priorities.next();
+    let alike = priorities.all(|priority| Some(priority) == first);
+    if alike && fleet.plan.history.pool.is_none() {
         return 0.0;
     }
-    let wants = world.processes().iter().map(|p| p.wants(world.now()));
-    wants.map(|wants| wants * 0.01 + 1.0).sum()
+    let clients = fleet.simulation.clients();
+    clients.map(|client| client.wants() * 0.01 + 1.0).sum()
 }
 
 /// Returns the shares of clients with these wants and weights in `capacity`.
-pub(crate) fn fill(clients: &[(f64, f64)], capacity: f64) -> Vec<f64> {
+pub(super) fn fill(clients: &[(f64, f64)], capacity: f64) -> Vec<f64> {
     const STEPS: u32 = 100_000;
     let step = capacity / f64::from(STEPS);
     let mut shares = vec![0.0; clients.len()];

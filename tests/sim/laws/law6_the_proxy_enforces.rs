@@ -8,15 +8,16 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, MICRO};
+use tollgate_sim::{ClientKey, ClientView};
 
-use super::{Fleet, Law};
-use crate::process::Process;
+use super::Law;
+use crate::fleet::Fleet;
 
 #[derive(Default)]
 pub(crate) struct Law6 {
-    /// Levels by incarnation.
-    levels: BTreeMap<u64, Level>,
+    levels: BTreeMap<ClientKey, Level>,
 }
 
 struct Level {
@@ -32,35 +33,30 @@ struct Level {
     together: f64,
 }
 
-impl<W: Fleet> Law<W> for Law6 {
+impl Law for Law6 {
     fn name(&self) -> &'static str {
         "law 6, the proxy enforces what it was given"
     }
 
-    fn check(&mut self, world: &W) -> Result<(), String> {
-        self.look(world.now(), world.processes())
-    }
-}
-
-impl Law6 {
-    /// Checks every event, with the tokens spent since the one before.
-    fn look(&mut self, now: Instant, processes: &[Process]) -> Result<(), String> {
-        for p in processes {
-            if let Some(broken) = &p.broken {
-                return Err(format!("{}: {broken}", p.id.as_str()));
+    fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
+        for client in fleet.simulation.touched_clients() {
+            if let Some(broken) = client.broken() {
+                return Err(format!("{}: {broken}", client.name));
             }
-            if !p.unit().is_concurrency() {
-                self.rise(now, p)?;
+            if !client.unit().is_concurrency() {
+                self.rise(fleet.now(), &client)?;
             }
         }
         Ok(())
     }
+}
 
-    fn rise(&mut self, now: Instant, p: &Process) -> Result<(), String> {
-        let (rate, burst) = p.flow(now);
+impl Law6 {
+    /// Adds the tokens that were spent since the last event.
+    fn rise(&mut self, now: Instant, p: &ClientView<'_>) -> Result<(), String> {
+        let (rate, burst) = p.flow();
         let (rate, burst) = (micros(rate), micros(burst));
-        let usual = p.work().usual() as f64;
-        let level = self.levels.entry(p.incarnation).or_insert(Level {
+        let level = self.levels.entry(p.key()).or_insert(Level {
             level: 0.0,
             at: now,
             rate,
@@ -71,10 +67,10 @@ impl Law6 {
         // A change of the rate may have come at any time since the last event.
         let fastest = level.rate.max(rate);
         level.level -= fastest * now.saturating_since(level.at).as_secs_f64();
-        level.level = level.level.max(0.0) + p.admitted as f64 - p.forgiven;
-        if p.debt_cut {
+        level.level = level.level.max(0.0) + p.admitted() as f64 - p.forgiven();
+        if p.debt_cut() {
             // Only the debt of the bucket, and bytes not yet counted in it, are still to be paid.
-            let owed = p.owed(now) + p.uncounted();
+            let owed = p.owed() + p.uncounted();
             level.level = level.level.min(level.burst.max(burst) + owed);
         }
         if rate == 0.0 {
@@ -86,19 +82,19 @@ impl Law6 {
         level.burst = level.burst.max(burst);
         level.cache = level.cache.max(rate * 0.005);
         level.together = match level.level > level.burst {
-            true => level.together + p.together as f64,
+            true => level.together + p.together() as f64,
             false => 0.0,
         };
         // Tokens drawn for bytes, the debt allowed before it is paid, and the body in debt.
-        let each = match usual > 1.0 {
-            true => 2.0 * level.cache + p.work().largest() as f64,
-            false => level.cache,
+        let each = match p.unit() {
+            Unit::Requests => level.cache,
+            _ => 2.0 * level.cache + p.largest() as f64,
         };
         let most = level.burst + p.workers() as f64 * each + level.together;
         if level.level > most + 1e-3 {
-            let id = p.id.as_str();
+            let (name, resource) = (p.name, p.resource());
             return Err(format!(
-                "{id} admitted {} above its rate, at most {most}",
+                "{name} admitted {} of {resource:?} above its rate, at most {most}",
                 level.level
             ));
         }

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 
 use tollgate_core::client::{LeaseState, Mode};
 use tollgate_core::units::{Instant, MICRO};
+use tollgate_sim::{ClientKey, ClientView};
 
-use super::{Fleet, Law};
-use crate::process::Process;
+use super::{Law, lingers, throughput};
+use crate::fleet::Fleet;
 
 #[derive(Default)]
 pub(crate) struct Law7 {
-    /// Time since which a process has been without a lease, by incarnation.
-    alone: BTreeMap<u64, Alone>,
+    /// Clients without a lease.
+    alone: BTreeMap<ClientKey, Alone>,
 }
 
 struct Alone {
@@ -25,37 +26,30 @@ struct Alone {
     demand: f64,
 }
 
-impl<W: Fleet> Law<W> for Law7 {
+impl Law for Law7 {
     fn name(&self) -> &'static str {
         "law 7, an unreachable coordinator is neither unlimited nor dead"
     }
 
-    fn check(&mut self, world: &W) -> Result<(), String> {
-        self.look(world.now(), world.processes())
-    }
-}
-
-impl Law7 {
-    /// Checks the processes after every event.
-    fn look(&mut self, now: Instant, processes: &[Process]) -> Result<(), String> {
-        for p in processes {
-            if p.state(now) != LeaseState::NoLease || p.misses_permits(now) {
-                self.alone.remove(&p.incarnation);
+    fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
+        for p in fleet.simulation.touched_clients() {
+            if p.state() != LeaseState::NoLease || p.misses_permits() {
+                self.alone.remove(&p.key());
                 continue;
             }
-            let (flow, _) = p.flow(now);
-            mode_rules(p, flow)?;
+            let (flow, _) = p.flow();
+            mode_rules(&p, flow)?;
             let flow = flow as f64 / MICRO as f64;
-            let alone = self.alone.entry(p.incarnation).or_insert_with(|| Alone {
-                since: now,
-                admitted: p.admitted_total,
-                owed: p.owed(now),
+            let alone = self.alone.entry(p.key()).or_insert_with(|| Alone {
+                since: fleet.now(),
+                admitted: p.admitted_total(),
+                owed: p.owed(),
                 flow,
                 demand: p.asked_for(),
             });
             alone.flow = alone.flow.min(flow);
             alone.demand = alone.demand.min(p.asked_for());
-            alone.alive(p, now)?;
+            alone.alive(&p, fleet.now())?;
         }
         Ok(())
     }
@@ -64,32 +58,31 @@ impl Law7 {
 impl Alone {
     /// Checks that a process that wants more than it may admits that much, less the cost of a slow
     /// start.
-    fn alive(&self, p: &Process, now: Instant) -> Result<(), String> {
-        let work = p.work();
+    fn alive(&self, p: &ClientView<'_>, now: Instant) -> Result<(), String> {
         let seconds = now.saturating_since(self.since).as_secs_f64();
-        let busy = seconds - 1.0 - work.lingers().as_secs_f64();
-        let passes = work.throughput(self.flow).min(self.demand);
+        let busy = seconds - 1.0 - lingers(p).as_secs_f64();
+        let passes = throughput(p, self.flow).min(self.demand);
         // Requests of equal length that come at equal intervals may find the only place taken each
         // second time.
         let part = if p.unit().is_concurrency() { 0.45 } else { 0.9 };
-        let expected = passes * busy * part - self.owed - 3.0 * work.largest() as f64;
+        let expected = passes * busy * part - self.owed - 3.0 * p.largest() as f64;
         // Requests are admitted whole.
         let expected = expected.floor();
-        let admitted = (p.admitted_total - self.admitted) as f64;
+        let admitted = (p.admitted_total() - self.admitted) as f64;
         if admitted < expected {
-            let id = p.id.as_str();
+            let name = p.name;
             return Err(format!(
-                "{id} admitted {admitted} in {seconds} s alone, not {expected}"
+                "{name} admitted {admitted} in {seconds} s alone, not {expected}"
             ));
         }
         Ok(())
     }
 }
 
-fn mode_rules(p: &Process, flow: u64) -> Result<(), String> {
+fn mode_rules(p: &ClientView<'_>, flow: u64) -> Result<(), String> {
     let wants = p.wanted().as_micros();
     let (safe, limit) = (p.safe().as_micros(), p.limit().as_micros());
-    let right = match p.policy.no_lease {
+    let right = match p.policy().no_lease {
         Mode::Safe => flow == safe,
         Mode::Optimistic => flow == safe.max(wants).min(limit),
         Mode::Pessimistic => flow == 0,
@@ -97,6 +90,6 @@ fn mode_rules(p: &Process, flow: u64) -> Result<(), String> {
     if right {
         Ok(())
     } else {
-        Err(format!("{} passes {flow} without a lease", p.id.as_str()))
+        Err(format!("{} passes {flow} without a lease", p.name))
     }
 }

@@ -2,19 +2,20 @@
 //! its time is over. The requests of one member end in the order in which they came. The process
 //! counts as many permits as its workers have, also after a worker's VM has trapped.
 
-use super::{Fleet, Law};
+use super::Law;
+use crate::fleet::Fleet;
 
 pub(crate) struct NothingLeaks;
 
-impl<W: Fleet> Law<W> for NothingLeaks {
+impl Law for NothingLeaks {
     fn name(&self) -> &'static str {
         "nothing leaks"
     }
 
-    fn check(&mut self, world: &W) -> Result<(), String> {
-        world.processes().iter().try_for_each(|p| {
-            let counts = p.check_counts(world.now());
-            counts.map_err(|broken| format!("{}: {broken}", p.id.as_str()))
+    fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
+        fleet.simulation.touched_clients().try_for_each(|client| {
+            let counts = client.check_counts();
+            counts.map_err(|broken| format!("{}: {broken}", client.name))
         })
     }
 }

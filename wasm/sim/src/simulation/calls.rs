@@ -201,6 +201,16 @@ impl Simulation {
             self.reached.count(Case::WaitedInSocket);
             return self.queue.push_at(until, Event::Message(message));
         }
+        if let Caller::Envoy {
+            envoy, incarnation, ..
+        } = caller
+        {
+            let envoy = &self.envoys[envoy];
+            let is_dead = envoy.process.is_some() && envoy.incarnation != incarnation;
+            if is_dead && self.scenario.envoys[envoy.kind].keeps_id {
+                self.reached.count(Case::OfDeadRun);
+            }
+        }
         let answer = match coordinator.is_down() {
             true => Err("connection refused".to_owned()),
             false => Ok(coordinator.refresh(now, (&refresh, receiver), &self.limits)),

@@ -30,6 +30,8 @@ pub enum Case {
     NotMaster,
     /// A call waited in the socket of a master that stood still.
     WaitedInSocket,
+    /// A request of a dead process came when another had its id.
+    OfDeadRun,
     /// A process heard that it should ask for a resource.
     Nudged,
     /// A coordinator heard that it should.
@@ -52,7 +54,7 @@ pub struct Reached([u64; Case::ALL.len()]);
 
 impl Case {
     /// All cases, in their order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Answered,
         Self::Shrunk,
         Self::WithoutLease,
@@ -64,6 +66,7 @@ impl Case {
         Self::TermLost,
         Self::NotMaster,
         Self::WaitedInSocket,
+        Self::OfDeadRun,
         Self::Nudged,
         Self::CoordinatorNudged,
         Self::WatchEnded,

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use tollgate_sim::defect::Defect;
 
+use crate::coverage::Coverage;
 use crate::fleet::Fleet;
 use crate::plan::Plan;
 
@@ -23,19 +24,27 @@ pub(crate) fn run(seed: u64, make: fn(u64) -> Plan) -> Result<Fleet, String> {
     }
 }
 
-/// Runs all `seeds`, or those that the environment names.
-pub(crate) fn the_laws_hold(all: Range<u64>, make: fn(u64) -> Plan) {
-    let (seeds, verbose) = named(all);
-    let finish = |seed| match run(seed, make) {
-        Ok(fleet) => {
-            if verbose {
-                eprintln!("{}# events: {}", fleet.plan, fleet.simulation.events());
+/// Runs all `seeds`, or those that the environment names. All of them together leave nothing
+/// `missing`.
+pub(crate) fn the_laws_hold(
+    all: Range<u64>,
+    make: fn(u64) -> Plan,
+    missing: fn(&Coverage) -> Vec<String>,
+) {
+    let (seeds, verbose) = named(all.clone());
+    let mut coverage = Coverage::default();
+    let mut broken = Vec::new();
+    for seed in seeds.clone() {
+        match run(seed, make) {
+            Ok(fleet) => {
+                coverage.add(&fleet);
+                if verbose {
+                    eprintln!("{}# events: {}", fleet.plan, fleet.simulation.events());
+                }
             }
-            None
+            Err(how) => broken.push((seed, how)),
         }
-        Err(how) => Some((seed, how)),
-    };
-    let broken: Vec<_> = seeds.clone().filter_map(finish).collect();
+    }
     let heads = broken.iter().filter_map(|(_, how)| how.lines().next());
     let heads: String = heads
         .take(HEADS_MAX)
@@ -45,6 +54,11 @@ pub(crate) fn the_laws_hold(all: Range<u64>, make: fn(u64) -> Plan) {
         let count = broken.len();
         panic!("{count} of {seeds:?} failed:{heads}\nthe first so: {first}");
     }
+    let missing = missing(&coverage);
+    assert!(
+        seeds != all || missing.is_empty(),
+        "{seeds:?} leave {missing:?} untried: {coverage:?}"
+    );
 }
 
 /// Checks that a seed finds a defect because it breaks `law`. Other seeds may find it by another

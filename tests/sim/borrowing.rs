@@ -30,6 +30,8 @@ pub(crate) struct Borrowing {
     /// Answers with leases of safe capacity.
     safe_answers: BTreeMap<u64, bool>,
     started: u64,
+    /// Leases of safe capacity that were lent, and those of them that were lent out of such a lease.
+    pub(crate) safe_lent: [u64; 2],
 }
 
 /// Coordinator. Times are the world's.
@@ -126,6 +128,7 @@ impl Borrowing {
             last_leases: BTreeMap::new(),
             safe_answers: BTreeMap::new(),
             started: 0,
+            safe_lent: [0; 2],
         }
     }
 
@@ -364,6 +367,8 @@ impl Borrowing {
             },
         };
         if safe && lease.capacity > Capacity::ZERO {
+            self.safe_lent[0] += 1;
+            self.safe_lent[1] += u64::from(borrowed.is_some());
             let place = &mut self.places[to];
             place.safe_until = place.safe_until.max(until);
         }
