@@ -74,6 +74,11 @@ impl Chance {
         Self { part, of: 100 }
     }
 
+    /// Returns whether it is that of what never happens.
+    pub fn is_never(self) -> bool {
+        self.part == 0
+    }
+
     /// Returns a probability from 0 to 1, rounded to millionths.
     pub fn share(share: f64) -> Self {
         const MILLION: u64 = 1_000_000;
@@ -105,6 +110,7 @@ mod tests {
     fn chances_are_kept_at_both_ends() {
         let mut random = Random::new(2);
         assert!(!(0..1000).any(|_| random.happens(Chance::NEVER)));
+        assert!(Chance::share(0.0).is_never() && !Chance::percent(1).is_never());
         assert!((0..1000).all(|_| random.happens(Chance::share(1.0))));
         let hits = (0..100_000).filter(|_| random.happens(Chance::share(0.001)));
         assert!((50..200).contains(&hits.count()));

@@ -224,7 +224,7 @@ impl Workers {
     // Services for workers.
 
     pub(super) fn happens(&self, chance: Chance) -> bool {
-        chance != Chance::NEVER && self.random.borrow_mut().happens(chance)
+        !chance.is_never() && self.random.borrow_mut().happens(chance)
     }
 
     /// Returns a random number below `below`.
@@ -348,7 +348,7 @@ impl Workers {
     }
 
     fn interleaves(&self) -> bool {
-        self.kind.interleaving != Chance::NEVER
+        !self.kind.interleaving.is_never()
     }
 
     fn any(&self) -> usize {
