@@ -277,8 +277,11 @@ impl Coordinator {
     }
 
     fn shard_of(&self, home: &str) -> usize {
-        let count = NonZeroU16::new(self.shards.len() as u16).unwrap_or(NonZeroU16::MIN);
-        shard_of(home, count).index()
+        match NonZeroU16::new(self.shards.len() as u16) {
+            // Laws ask for it after each event.
+            None | Some(NonZeroU16::MIN) => 0,
+            Some(count) => shard_of(home, count).index(),
+        }
     }
 
     /// Returns the time at which a shard has something to do, unless that was planned before.
