@@ -20,10 +20,9 @@ pub(crate) use self::host::{OpenedWatch, OutgoingCall};
 use self::host::{Surroundings, WorkerHost};
 pub(crate) use self::outcomes::{Outcomes, Tally};
 use self::worker::Worker;
-use crate::demand::RequestStream;
+use crate::demand::{IncomingRequest, RequestStream};
 use crate::random::Random;
 use crate::scenario::{EnvoyGroup, NoLease};
-use crate::scopes::ScopeTable;
 use crate::sizes::{TableSizes, debug_len};
 
 /// Time by which requests may be decided late: those of so long are decided on together.
@@ -38,6 +37,8 @@ pub(crate) struct Process {
     surroundings: Rc<Surroundings>,
     workers: Vec<Worker>,
     pub(crate) streams: Vec<RequestStream>,
+    /// Requests that were sent to it.
+    pub(crate) inbox: Vec<IncomingRequest>,
     random: Random,
     /// Time for which it is planned to run next.
     planned: Option<Instant>,
@@ -146,6 +147,7 @@ impl Process {
             clock,
             surroundings,
             streams,
+            inbox: Vec::new(),
             random,
             planned: None,
             stopped_until: now,
@@ -160,7 +162,6 @@ impl Process {
     pub(crate) fn wake(
         &mut self,
         (now, elapsed): (Instant, Duration),
-        scopes: &ScopeTable,
         outcomes: &mut Outcomes<'_>,
     ) {
         if self.planned.is_none_or(|at| now < at) {
@@ -171,16 +172,19 @@ impl Process {
             return;
         }
         let local = self.set_clock(now);
-        for i in 0..self.streams.len() {
-            while let Some(scope) = self.streams[i].take(elapsed) {
-                if !self.has_asked {
-                    self.has_asked = true;
-                    self.first_request = Some(now);
-                }
-                let worker = self.pick();
-                let shape = &self.streams[i].shape;
-                self.workers[worker].request(local, scope, shape, (scopes, &mut *outcomes));
+        let mut requests = std::mem::take(&mut self.inbox);
+        for stream in &mut self.streams {
+            while let Some(scope) = stream.take(elapsed) {
+                requests.push(IncomingRequest::of_stream(stream.shape.clone(), scope));
             }
+        }
+        if !requests.is_empty() && !self.has_asked {
+            self.has_asked = true;
+            self.first_request = Some(now);
+        }
+        for request in requests {
+            let worker = self.pick();
+            self.workers[worker].request(local, &request, outcomes);
         }
         for worker in &mut self.workers {
             worker.run(local, outcomes);
@@ -196,7 +200,8 @@ impl Process {
             let after = at.saturating_sub(elapsed);
             now.saturating_add(after.max(BATCH))
         });
-        let next = workers.into_iter().chain(requests).min()?;
+        let inbox = (!self.inbox.is_empty()).then_some(now);
+        let next = workers.into_iter().chain(requests).chain(inbox).min()?;
         let next = next.max(now).max(self.stopped_until);
         if self.planned.is_some_and(|planned| planned <= next) {
             return None;
@@ -261,6 +266,12 @@ impl Process {
     /// Returns the number of requests that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.workers.iter().map(Worker::waiting).sum()
+    }
+
+    /// Returns the number of requests that it has, decided on or not.
+    pub(crate) fn load(&self) -> usize {
+        let in_flight: usize = self.workers.iter().map(Worker::in_flight).sum();
+        self.inbox.len() + self.waiting() + in_flight
     }
 
     /// Adds the sizes of its tables to `sizes`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tollgate_core::lease::{ClientId, Unit};
+use tollgate_core::lease::ClientId;
 use tollgate_core::limit::Algorithm;
 use tollgate_core::units::{Capacity, Instant};
 
@@ -15,6 +15,7 @@ pub mod levels;
 pub mod live;
 mod nudges;
 mod plan;
+mod routing;
 mod sampling;
 mod setup;
 
@@ -23,9 +24,9 @@ use self::event::Event;
 use self::levels::Traffic;
 use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
-use crate::demand::RequestStream;
+use crate::demand::{RequestStream, RoutedDemand};
 use crate::event_queue::EventQueue;
-use crate::figures::Figures;
+use crate::figures::{Figures, LimitFigures};
 use crate::limits::{LimitSource, LimitTable};
 use crate::observer::{Observer, ObserverSlot};
 use crate::process::{Outcomes, Process, ProcessKind, Tally};
@@ -37,6 +38,9 @@ use crate::scopes::ScopeTable;
 use crate::sizes::{TableSizes, debug_len};
 use crate::topology::Topology;
 use crate::windows::Windows;
+
+/// The most limits whose figures are kept apart.
+const LIMITS_SHOWN: usize = 100;
 
 /// Fleet of engines and their coordinators in virtual time.
 #[derive(Debug)]
@@ -53,6 +57,8 @@ pub struct Simulation {
     capacities: CapacityTree,
     kinds: Vec<ProcessKind>,
     envoys: Vec<Envoy>,
+    /// Demand that is sent to one Envoy or another.
+    routed: Vec<RoutedDemand>,
     coordinators: Vec<Coordinator>,
     topology: Topology,
     tally: Tally,
@@ -70,11 +76,17 @@ pub struct Simulation {
 #[derive(Debug)]
 struct Envoy {
     kind: usize,
+    /// Number in its group, from 1.
+    number: u32,
     name: String,
     /// The coordinator that it asks.
     coordinator: usize,
     /// Counts its processes, to tell messages of a dead one and for it.
     incarnation: u32,
+    /// Whether there is to be a process.
+    is_wanted: bool,
+    /// Whether its process ends soon, and takes no requests any more.
+    is_draining: bool,
     /// Client that its last stream of nudges was opened for.
     watch: Option<ClientId>,
     process: Option<Process>,
@@ -192,14 +204,11 @@ impl Simulation {
         watched.map(|number| self.scopes.id(*number)).collect()
     }
 
-    /// Returns the scopes that are asked for and have no limit on their requests now.
+    /// Returns the scopes that are asked for and have no limit now.
     pub fn unlimited_scopes(&mut self) -> Vec<&str> {
         let (scopes, limits) = (&self.scopes, &mut self.limits);
         let asked = scopes.iter().take(scopes.asked());
-        let unlimited = asked.filter(|scope| {
-            let limits = limits.of(&scope.id);
-            !limits.limited.contains(&Unit::Requests)
-        });
+        let unlimited = asked.filter(|scope| limits.of(&scope.id).limited.is_empty());
         unlimited.map(|scope| &*scope.id).collect()
     }
 
@@ -227,6 +236,11 @@ impl Simulation {
             self.tally.ideal.figures(),
             self.digest(),
         )
+    }
+
+    /// Returns the figures so far of each limit, of the first hundred.
+    pub fn limit_figures(&self) -> Vec<LimitFigures> {
+        self.tally.ideal.limit_figures(&self.scopes, LIMITS_SHOWN)
     }
 
     /// Returns the sizes of all tables now.
@@ -265,6 +279,7 @@ impl Simulation {
         match event {
             Event::Start { envoy, incarnation } => self.start(envoy as usize, incarnation),
             Event::Wake { envoy, incarnation } => self.wake(envoy as usize, incarnation),
+            Event::Requests { demand } => self.route(demand as usize),
             Event::Coordinator { coordinator, shard } => {
                 self.work(coordinator as usize, usize::from(shard));
             }
@@ -280,7 +295,7 @@ impl Simulation {
     fn start(&mut self, index: usize, incarnation: u32) {
         let (now, elapsed) = (self.now(), self.elapsed());
         let envoy = &mut self.envoys[index];
-        if envoy.incarnation != incarnation {
+        if envoy.incarnation != incarnation || !envoy.is_wanted || envoy.process.is_some() {
             return;
         }
         let mut streams = std::mem::take(&mut envoy.streams);
@@ -290,6 +305,7 @@ impl Simulation {
         }
         let kind = &self.kinds[envoy.kind];
         let random = self.start_random.fork();
+        envoy.is_draining = false;
         envoy.process = Some(Process::new(now, &envoy.name, kind, streams, random));
         self.attend(index);
     }
@@ -299,6 +315,7 @@ impl Simulation {
         let mut outcomes = Outcomes {
             tally: &mut self.tally,
             observer: &mut self.observer,
+            scopes: &self.scopes,
             at: at.1,
             envoy: index as u32,
         };
@@ -307,7 +324,7 @@ impl Simulation {
             return;
         };
         if envoy.incarnation == incarnation {
-            process.wake(at, &self.scopes, &mut outcomes);
+            process.wake(at, &mut outcomes);
             self.attend(index);
         }
     }

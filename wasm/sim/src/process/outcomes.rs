@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
-use crate::ideal::IdealBuckets;
+use crate::demand::{IncomingRequest, Retry};
+use crate::ideal::{FleetAdmission, IdealLimits};
 use crate::observer::{ObserverSlot, RequestEvent, RequestOutcome};
+use crate::scopes::ScopeTable;
 
 /// Requests that went on and that were refused, of each scope, since the last sample. One that takes
 /// several tokens counts as so many.
 #[derive(Debug)]
 pub(crate) struct Tally {
     scopes: Vec<[u64; 2]>,
-    /// Buckets that the same requests come to.
-    pub(crate) ideal: IdealBuckets,
+    /// Limits that the same requests come to.
+    pub(crate) ideal: IdealLimits,
+    /// Requests that come again.
+    retries: Vec<Retry>,
 }
 
 /// Place where a process counts the outcomes of its requests.
@@ -19,6 +23,7 @@ pub(crate) struct Tally {
 pub(crate) struct Outcomes<'a> {
     pub(crate) tally: &'a mut Tally,
     pub(crate) observer: &'a mut ObserverSlot,
+    pub(crate) scopes: &'a ScopeTable,
     /// Time since the start.
     pub(crate) at: Duration,
     /// Place of the process.
@@ -28,10 +33,11 @@ pub(crate) struct Outcomes<'a> {
 // === impl Tally ===
 
 impl Tally {
-    pub(crate) fn new(scopes: usize, ideal: IdealBuckets) -> Self {
+    pub(crate) fn new(scopes: usize, ideal: IdealLimits) -> Self {
         Self {
             scopes: vec![[0; 2]; scopes],
             ideal,
+            retries: Vec::new(),
         }
     }
 
@@ -50,18 +56,42 @@ impl Tally {
         sum
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Returns the requests that come again.
+    pub(crate) fn take_retries(&mut self) -> Vec<Retry> {
+        std::mem::take(&mut self.retries)
+    }
+
+    pub(crate) fn clear(&mut self, at: Duration) {
         self.scopes.fill([0; 2]);
-        self.ideal.clear_samples();
+        self.ideal.clear_samples(at);
     }
 }
 
 // === impl Outcomes ===
 
 impl Outcomes<'_> {
-    /// Notes that a request for `cost` tokens of `scope` comes.
-    pub(crate) fn arrive(&mut self, scope: u32, cost: u32) {
-        self.tally.ideal.request(self.at, scope as usize, cost);
+    /// Notes that a request comes.
+    pub(crate) fn arrive(&mut self, request: &IncomingRequest) {
+        self.tally.ideal.request(self.at, request);
+    }
+
+    /// Notes that a request goes on.
+    pub(crate) fn admit(&mut self, admission: FleetAdmission) {
+        self.tally.ideal.admit(self.at, admission);
+    }
+
+    /// Notes the time after which a refused request for `scope` would pass, and lets it come again then,
+    /// by the number of its demand and the times that it comes again.
+    pub(crate) fn refuse(&mut self, scope: u32, pause: Duration, (demand, left): (u32, u32)) {
+        self.tally.ideal.note_pause(scope as usize, pause);
+        if let Some(left) = left.checked_sub(1) {
+            self.tally.retries.push(Retry {
+                at: self.at.saturating_add(pause),
+                demand,
+                scope,
+                left,
+            });
+        }
     }
 
     /// Counts what became of a worker's request for `cost` tokens of `scope`.
@@ -74,10 +104,7 @@ impl Outcomes<'_> {
     ) {
         let counts = &mut self.tally.scopes[scope as usize];
         match outcome {
-            RequestOutcome::Admitted => {
-                counts[0] += u64::from(cost);
-                self.tally.ideal.admit(self.at, scope as usize, cost);
-            }
+            RequestOutcome::Admitted => counts[0] += u64::from(cost),
             RequestOutcome::Refused => counts[1] += u64::from(cost),
             RequestOutcome::Waits => {}
         }

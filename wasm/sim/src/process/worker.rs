@@ -8,14 +8,15 @@ use tollgate_core::lease::ResourceId;
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
-    Decision, Effect, Engine, EngineConfig, Identity, RootSettings, RuleId, StreamEnd,
+    Decision, Effect, Engine, EngineConfig, Identity, Refusal, RootSettings, RuleId, StreamEnd,
 };
 
 use super::Outcomes;
 use super::host::WorkerHost;
-use crate::demand::DemandShape;
+use crate::demand::IncomingRequest;
+use crate::ideal::FleetAdmission;
 use crate::observer::RequestOutcome;
-use crate::scopes::ScopeTable;
+use crate::scopes::Scope;
 
 /// The shortest interval of ticks: a host's timers are not finer.
 const TICK_LEAST: Duration = Duration::from_millis(1);
@@ -50,6 +51,8 @@ pub(super) struct OpenStream {
     waits_since: Option<Instant>,
     takes: Duration,
     bytes: [u64; 2],
+    /// Number of its demand, and the times that it comes again if it is refused.
+    again: (u32, u32),
 }
 
 // === impl Worker ===
@@ -96,6 +99,11 @@ impl Worker {
         self.waiting.len()
     }
 
+    /// Returns the number of requests that went on and have not ended.
+    pub(super) fn in_flight(&self) -> usize {
+        self.ends.len()
+    }
+
     /// Does what is due at `now`.
     pub(super) fn run(&mut self, now: Instant, outcomes: &mut Outcomes<'_>) {
         while let Some(Reverse((at, stream))) = self.ends.peek().copied()
@@ -112,25 +120,25 @@ impl Worker {
         }
     }
 
-    /// Decides on a request for `scope`.
+    /// Decides on a request.
     pub(super) fn request(
         &mut self,
         now: Instant,
-        scope: u32,
-        shape: &DemandShape,
-        (scopes, outcomes): (&ScopeTable, &mut Outcomes<'_>),
+        incoming: &IncomingRequest,
+        outcomes: &mut Outcomes<'_>,
     ) {
-        outcomes.arrive(scope, shape.cost);
+        outcomes.arrive(incoming);
         self.last_stream = self.last_stream.wrapping_add(1);
-        let stream = self.last_stream;
+        let (stream, shape) = (self.last_stream, &incoming.shape);
         let open = OpenStream {
-            scope,
+            scope: incoming.scope,
             cost: shape.cost,
             waits_since: None,
             takes: shape.takes,
             bytes: shape.bytes,
+            again: (incoming.demand, incoming.left),
         };
-        let named = scopes.get(scope);
+        let named = outcomes.scopes.get(incoming.scope);
         let (rule, key) = (self.rules[named.rule], named.key());
         let engine = &mut self.engine;
         let mut request = engine.begin(self.root, stream, Tokens::from_whole(shape.cost.into()));
@@ -150,7 +158,7 @@ impl Worker {
                 self.waiting.insert(stream, waiter);
                 self.count(now, open, RequestOutcome::Waits, outcomes);
             }
-            Decision::Deny(_) => self.refuse(now, open, outcomes),
+            Decision::Deny(refusal) => self.refuse(now, open, refusal, outcomes),
         }
         if self.engine.is_hurried() {
             self.adjust_period(now);
@@ -196,9 +204,11 @@ impl Worker {
                         self.admit(now, stream, open, outcomes);
                     }
                 }
-                Effect::Deny { stream, .. } => {
+                Effect::Deny {
+                    stream, refusal, ..
+                } => {
                     if let Some(open) = self.waiting.remove(&stream) {
-                        self.refuse(now, open, outcomes);
+                        self.refuse(now, open, refusal, outcomes);
                     }
                 }
                 Effect::CountBytes { .. } | Effect::Publish => {}
@@ -206,18 +216,35 @@ impl Worker {
         }
     }
 
-    fn refuse(&mut self, now: Instant, open: OpenStream, outcomes: &mut Outcomes<'_>) {
+    fn refuse(
+        &mut self,
+        now: Instant,
+        open: OpenStream,
+        refusal: Refusal,
+        outcomes: &mut Outcomes<'_>,
+    ) {
         self.requests[1] += 1;
         self.count(now, open, RequestOutcome::Refused, outcomes);
+        if let Refusal::Denied { denial, .. } = refusal
+            && let Some(at) = denial.retry_at
+        {
+            // Pauses are named in whole milliseconds.
+            let pause = at.saturating_since(now).max(TICK_LEAST);
+            outcomes.refuse(open.scope, pause, open.again);
+        }
     }
 
     fn admit(&mut self, now: Instant, stream: u32, open: OpenStream, outcomes: &mut Outcomes<'_>) {
         self.requests[0] += 1;
         self.count(now, open, RequestOutcome::Admitted, outcomes);
-        if !self.engine.remembers(stream) {
-            return;
-        }
-        if open.bytes != [0; 2] {
+        outcomes.admit(FleetAdmission {
+            scope: open.scope as usize,
+            cost: open.cost,
+            takes: open.takes,
+            bytes: open.bytes,
+            is_leased: self.is_leased(now, outcomes.scopes.get(open.scope)),
+        });
+        if open.bytes != [0; 2] && self.engine.remembers(stream) {
             self.bytes.insert(stream, open.bytes);
         }
         match open.takes.is_zero() {
@@ -227,6 +254,15 @@ impl Worker {
                 self.ends.push(Reverse((at, stream)));
             }
         }
+    }
+
+    /// Returns whether the tokens of a scope were drawn under a lease that lasts.
+    fn is_leased(&self, now: Instant, scope: &Scope) -> bool {
+        let view = self
+            .engine
+            .scope(self.rules[scope.rule], scope.key().as_bytes());
+        let expiry = view.and_then(|view| view.lease_expiry);
+        expiry.is_some_and(|at| now < at)
     }
 
     fn count(
@@ -241,6 +277,9 @@ impl Worker {
     }
 
     fn end(&mut self, stream: u32) {
+        if !self.engine.remembers(stream) {
+            return;
+        }
         let end = StreamEnd {
             bytes: self.bytes.remove(&stream),
             costs: Vec::new(),

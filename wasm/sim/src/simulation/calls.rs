@@ -14,6 +14,7 @@ use crate::topology::Node;
 impl Simulation {
     /// Carries the calls that a process has made, opens its streams, and plans when it goes on.
     pub(super) fn attend(&mut self, index: usize) {
+        self.take_retries();
         let (now, elapsed) = (self.now(), self.elapsed());
         let envoy = &mut self.envoys[index];
         let (incarnation, to) = (envoy.incarnation, Node::Coordinator(envoy.coordinator));
@@ -138,6 +139,7 @@ impl Simulation {
                 let mut outcomes = Outcomes {
                     tally: &mut self.tally,
                     observer: &mut self.observer,
+                    scopes: &self.scopes,
                     at,
                     envoy: index as u32,
                 };

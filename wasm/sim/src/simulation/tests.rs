@@ -333,6 +333,7 @@ fn a_deploy_replaces_every_envoy() {
             batch: 2,
             every: Span::from_secs(4),
             lasts: Span::from_secs(1),
+            ..Deploy::default()
         }),
         ..at(10)
     }];
@@ -439,8 +440,8 @@ fn an_onlooker_can_make_things_happen() {
     simulation.run_until(Duration::from_secs(10));
     let kill = EventSpec {
         kill: Some(Kill {
-            envoys: Selection::default(),
             lasts: Span::from_secs(5),
+            ..Kill::default()
         }),
         ..EventSpec::default()
     };
