@@ -14,6 +14,8 @@ mod algorithms;
 mod groups;
 mod ideal;
 mod nudges;
+mod pods;
+mod units;
 
 /// Returns a scenario of so many Envoys that want `each` of one scope.
 fn fleet(count: u32, each: f64) -> Scenario {
