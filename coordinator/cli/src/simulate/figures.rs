@@ -15,12 +15,6 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         settled,
         of_capacity,
         of_attainable,
-        of_ideal: _,
-        least_of_ideal: _,
-        beyond_ideal: _,
-        beyond_safe: _,
-        beyond_late: _,
-        beyond_rest: _,
         samples,
         over_capacity,
         worst,
@@ -28,7 +22,6 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         contended,
         fairness,
         time_to_fair,
-        longest_time_to_fair: _,
         unfair_at_end,
         leases_lost,
         refreshes,
@@ -40,6 +33,8 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         scopes,
         violations,
         digest,
+        // Others are of `ideal_rows` and of `longest_unfair`.
+        ..
     } = figures;
     let reached = |time: &Option<f64>| time.map_or_else(|| "never".to_owned(), seconds);
     let leases = vec![

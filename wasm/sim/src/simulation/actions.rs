@@ -92,16 +92,7 @@ impl Simulation {
                 lasts,
                 followed,
             } => self.crash(coordinator, lasts, followed),
-            Action::HandOver { coordinator, gap } => {
-                let name = self.coordinator_name(coordinator);
-                self.mark(format!("{name} hands over"));
-                let now = self.now();
-                let place = &mut self.coordinators[coordinator];
-                let shards = 0..place.shards.len();
-                let left = shards.map(|shard| place.hand_over(now, shard)).collect();
-                self.end_watches(coordinator);
-                self.plan_action(gap, Action::Elect { coordinator, left });
-            }
+            Action::HandOver { coordinator, gap } => self.hand_over(coordinator, gap),
             Action::Elect { coordinator, left } => self.elect(coordinator, &left),
             Action::Stop {
                 envoys,
@@ -117,12 +108,7 @@ impl Simulation {
                 self.mark(format!("{} {ended}", counted(envoys.len())));
                 self.end(envoys, ends);
             }
-            Action::EndDrained { envoys, lasts } => {
-                let drained = envoys.into_iter();
-                let drained = drained.filter(|index| self.envoys[*index].is_draining);
-                let drained: Vec<usize> = drained.collect();
-                self.kill(&drained, lasts);
-            }
+            Action::EndDrained { envoys, lasts } => self.end_drained(envoys, lasts),
             Action::Scale { kind, to, drain } => self.scale(kind, to, drain),
             Action::Deploy {
                 envoys,
@@ -176,6 +162,17 @@ impl Simulation {
         self.plan_action(lasts, Action::Elect { coordinator, left });
     }
 
+    fn hand_over(&mut self, coordinator: usize, gap: Duration) {
+        let name = self.coordinator_name(coordinator);
+        self.mark(format!("{name} hands over"));
+        let now = self.now();
+        let place = &mut self.coordinators[coordinator];
+        let shards = 0..place.shards.len();
+        let left = shards.map(|shard| place.hand_over(now, shard)).collect();
+        self.end_watches(coordinator);
+        self.plan_action(gap, Action::Elect { coordinator, left });
+    }
+
     pub(super) fn elect(&mut self, coordinator: usize, left: &[Option<Snapshot>]) {
         let now = self.now();
         let place = &mut self.coordinators[coordinator];
@@ -227,6 +224,11 @@ impl Simulation {
             }
         }
         self.plan_action(drain, Action::EndDrained { envoys, lasts });
+    }
+
+    fn end_drained(&mut self, mut envoys: Vec<usize>, lasts: Duration) {
+        envoys.retain(|index| self.envoys[*index].is_draining);
+        self.kill(&envoys, lasts);
     }
 
     fn kill(&mut self, envoys: &[usize], lasts: Duration) {
