@@ -202,6 +202,7 @@ fn fault(steps: u32, cycle: Duration) -> Option<EventSpec> {
                 batch: 1,
                 every: Span(cycle / 20),
                 lasts: Span::from_secs(1),
+                ..Deploy::default()
             }),
             ..none
         },

@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 use tollgate_core::limit::Algorithm;
-use tollgate_sim::figures::Figures;
+use tollgate_sim::figures::{Figures, LimitFigures};
 use tollgate_sim::limits::LimitSource;
 use tollgate_sim::sample::{Mark, Violation};
 use tollgate_sim::simulation::Simulation;
@@ -34,6 +34,9 @@ use self::seeds::{SeedRun, SeedRuns};
 
 /// The most scopes without a limit that are named.
 const UNLIMITED_NAMED: usize = 3;
+
+/// The most limits that are printed.
+const LIMITS_PRINTED: usize = 20;
 
 /// The most seeds of one call.
 const SEEDS_MAX: u64 = 10_000;
@@ -79,7 +82,8 @@ pub(crate) struct Simulate {
     #[arg(long, conflicts_with = "algorithm")]
     compare: bool,
 
-    /// Write a report into this folder: report.html, report.json, samples.csv, scopes.csv, clients.csv.
+    /// Write a report into this folder: report.html, report.json, samples.csv, scopes.csv, clients.csv,
+    /// limits.csv.
     /// With --compare comparison.html and comparison.json, and a folder of these for each algorithm.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
@@ -93,6 +97,7 @@ struct RunSummary<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     algorithm: Option<&'static str>,
     figures: &'a Figures,
+    limits: Vec<LimitFigures>,
     marks: &'a [Mark],
     violations: &'a [Violation],
 }
@@ -123,6 +128,7 @@ impl Simulate {
                 seed: simulation.scenario().seed,
                 algorithm,
                 figures: &figures,
+                limits: simulation.limit_figures(),
                 marks: simulation.marks(),
                 violations: simulation.violations(),
             })?;
@@ -130,6 +136,10 @@ impl Simulate {
             let rows = figures::rows(&figures).into_iter();
             let rows = rows.map(|(name, value)| vec![name.to_owned(), value]);
             print::table("FIGURE|VALUE", rows.collect())?;
+            let limits = simulation.limit_figures();
+            let rows = limits.iter().take(LIMITS_PRINTED).map(figures::limit_row);
+            let header = figures::LIMIT_HEADER.to_uppercase().replace('_', " ");
+            print::table(&header, rows.collect())?;
         }
         let written = match &self.report {
             Some(folder) => report::write(folder, &simulation, &figures, algorithm),

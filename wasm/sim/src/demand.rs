@@ -1,12 +1,16 @@
-//! Demand as it comes: requests of one entry of a scenario's demand at one Envoy.
+//! Demand as it comes: requests of one entry of a scenario's demand, at one Envoy or for a router.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 mod course;
+mod retries;
+mod router;
 mod zipf;
 
 pub(crate) use self::course::{Course, Overlay};
+pub(crate) use self::retries::{Retries, Retry};
+pub(crate) use self::router::{IncomingRequest, RoutedDemand};
 pub(crate) use self::zipf::Zipf;
 use crate::random::{Chance, Random};
 use crate::scenario::Arrivals;
@@ -35,28 +39,18 @@ pub(crate) struct BulkyBodies {
     pub(crate) until: Duration,
 }
 
-/// Turn of an Envoy among all to which an entry's requests go one after the other.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
-    /// Its place.
-    pub(crate) place: u32,
-    /// Number of Envoys.
-    pub(crate) of: u32,
-}
-
-/// Requests of one entry at one Envoy, in the world's time since the start.
-///
-/// Envoys that take turns follow the same arrivals, from one seed, and each skips those of the others.
+/// Requests of one entry, in the world's time since the start.
 #[derive(Debug)]
 pub(crate) struct RequestStream {
     pub(crate) shape: Rc<DemandShape>,
-    turn: Turn,
     course: Course,
     random: Random,
     /// Time up to which the course has been followed.
     cursor: u64,
-    /// Requests that are still to come until the next one: 1 for the mean distance of all Envoys' in turn.
+    /// Requests that are still to come until the next one: 1 for the mean distance.
     left: f64,
+    /// Requests of the present burst that have come.
+    in_burst: u32,
     rate: f64,
     /// Time until which the rate holds.
     until: u64,
@@ -73,52 +67,44 @@ impl DemandShape {
     }
 }
 
-// === impl Turn ===
-
-impl Turn {
-    /// The turn of an Envoy that has all requests of its stream.
-    pub(crate) const ALWAYS: Self = Self { place: 0, of: 1 };
-}
-
 // === impl RequestStream ===
 
 impl RequestStream {
-    /// Returns the stream from `now` on. The course is that of all Envoys that take turns.
+    /// Returns the stream from `now` on.
     pub(crate) fn new(
         now: Duration,
         shape: Rc<DemandShape>,
         course: Course,
         mut random: Random,
-        turn: Turn,
     ) -> Self {
         let left = match shape.arrivals {
             Arrivals::Poisson => random.exponential(),
             // Envoys do not beat time together.
             Arrivals::Even => random.fraction(),
+            Arrivals::Bursts(count) => random.fraction() * f64::from(count),
         };
         let mut stream = Self {
             shape,
-            turn,
             course,
             random,
             cursor: nanos(now),
             left,
+            in_burst: 0,
             rate: 0.0,
             until: 0,
         };
-        stream.skip(turn.place);
         (stream.rate, stream.until) = stream.course.piece(stream.cursor, &mut stream.random);
         stream
     }
 
     /// Returns the requests per second that come now.
     pub(crate) fn rate(&self) -> f64 {
-        self.rate / f64::from(self.turn.of)
+        self.rate
     }
 
     /// Returns the tokens per second that its requests take now.
     pub(crate) fn token_rate(&self) -> f64 {
-        self.rate() * f64::from(self.shape.cost)
+        self.rate * f64::from(self.shape.cost)
     }
 
     /// Returns the time of the next request, or of the next change of the rate.
@@ -135,14 +121,18 @@ impl RequestStream {
                 Some(at) if at <= now => {
                     self.cursor = at;
                     self.left = self.distance();
-                    let scope = self.scope();
-                    self.skip(self.turn.of - 1);
-                    return Some(scope);
+                    return Some(self.scope());
                 }
                 _ if self.until <= now => self.turn(self.until),
                 _ => return None,
             }
         }
+    }
+
+    /// Lets nothing come for a while after the last request.
+    pub(crate) fn pause(&mut self, lasts: Duration) {
+        self.cursor = self.cursor.saturating_add(nanos(lasts));
+        (self.rate, self.until) = self.course.piece(self.cursor, &mut self.random);
     }
 
     /// Applies `change` to the course at `now`.
@@ -151,12 +141,12 @@ impl RequestStream {
         self.turn(nanos(now));
     }
 
-    /// Goes on with the rate that holds from `at`.
+    /// Goes on with the rate that holds from `at`, or from the end of a pause.
     fn turn(&mut self, at: u64) {
         let passed = at.saturating_sub(self.cursor) as f64 / 1e9;
         self.left = (self.left - passed * self.rate).max(0.0);
-        self.cursor = at;
-        (self.rate, self.until) = self.course.piece(at, &mut self.random);
+        self.cursor = self.cursor.max(at);
+        (self.rate, self.until) = self.course.piece(self.cursor, &mut self.random);
     }
 
     fn arrival(&self) -> Option<u64> {
@@ -166,19 +156,18 @@ impl RequestStream {
             .then(|| self.cursor.saturating_add(after.ceil() as u64))
     }
 
-    /// Returns the distance between two requests, where 1 is the mean.
+    /// Returns the distance to the next request, where 1 is the mean.
     fn distance(&mut self) -> f64 {
         match self.shape.arrivals {
             Arrivals::Poisson => self.random.exponential(),
             Arrivals::Even => 1.0,
-        }
-    }
-
-    /// Leaves so many requests to the Envoys whose turn it is.
-    fn skip(&mut self, requests: u32) {
-        for _ in 0..requests {
-            self.left += self.distance();
-            self.scope();
+            Arrivals::Bursts(count) => {
+                self.in_burst = (self.in_burst + 1) % count.max(1);
+                match self.in_burst {
+                    0 => f64::from(count),
+                    _ => 0.0,
+                }
+            }
         }
     }
 

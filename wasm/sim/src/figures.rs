@@ -23,6 +23,14 @@ pub struct Figures {
     /// Requests of one limit that went on beyond `burst + rate * t`, in the window of any length where
     /// they are most.
     pub beyond_ideal: f64,
+    /// Part of such requests that went on without a lease, with safe capacity; of the limit where it is
+    /// most.
+    pub beyond_safe: f64,
+    /// Bytes beyond the same bound that requests turned out to have when they had gone on; of the limit
+    /// where they are most.
+    pub beyond_late: f64,
+    /// Requests beyond that nothing explains; of the limit where they are most.
+    pub beyond_rest: f64,
     /// Samples.
     pub samples: u64,
     /// Samples in which the leases of a scope summed to more than its capacity.
@@ -65,4 +73,34 @@ pub struct Figures {
     pub violations: usize,
     /// Equal for two runs of one scenario with one seed.
     pub digest: String,
+}
+
+/// Figures of one limit, after the start-up. Requests are counted by the tokens that they take.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LimitFigures {
+    /// The scope, or the group.
+    pub scope: String,
+    /// The unit.
+    pub unit: &'static str,
+    /// Its capacity at the end, in units, per second unless they are requests in flight.
+    pub capacity: f64,
+    /// Requests that came; one that comes again counts once.
+    pub asked: u64,
+    /// Requests that went on.
+    pub admitted: u64,
+    /// Requests that would have gone on if the fleet were one bucket, or one count.
+    pub ideal: u64,
+    /// The former as a part of the latter; none if that is nothing.
+    pub of_ideal: Option<f64>,
+    /// Units that passed beyond `burst + rate * t`, in the window of any length where they are most, or
+    /// the most requests in flight beyond the limit.
+    pub beyond: f64,
+    /// Part of them that passed without a lease, with safe capacity.
+    pub beyond_safe: f64,
+    /// Part of them that requests turned out to have when they had gone on.
+    pub beyond_late: f64,
+    /// Part of them that nothing explains.
+    pub beyond_rest: f64,
+    /// Longest time, in seconds, that a refusal named until the request would pass.
+    pub longest_pause: f64,
 }

@@ -26,10 +26,9 @@ use self::observations::Observations;
 pub use self::observations::WorkerTally;
 pub(crate) use self::outcomes::{Outcomes, Tally};
 use self::view::ClientState;
-use self::worker::NewRequest;
 use self::workers::{Task, Workers};
 use crate::defect::Defect;
-use crate::demand::RequestStream;
+use crate::demand::{IncomingRequest, RequestStream};
 use crate::inspection::Inspection;
 use crate::random::{Chance, Random};
 use crate::scenario::{Amount, EnvoyGroup, NoLease};
@@ -46,6 +45,8 @@ pub(crate) struct Process {
     clock: Clock,
     workers: Rc<Workers>,
     pub(crate) streams: Vec<RequestStream>,
+    /// Requests that were sent to it.
+    pub(crate) inbox: Vec<IncomingRequest>,
     random: Random,
     /// Time for which it is planned to run next.
     planned: Option<Instant>,
@@ -234,6 +235,7 @@ impl Process {
             name,
             clock,
             streams,
+            inbox: Vec::new(),
             random,
             planned: None,
             stopped_until: now,
@@ -264,22 +266,21 @@ impl Process {
             return;
         }
         let local = self.set_clock(now);
-        for i in 0..self.streams.len() {
-            while let Some(scope) = self.streams[i].take(elapsed) {
-                if !self.has_asked {
-                    self.has_asked = true;
-                    self.first_request = Some(now);
-                }
-                let worker = self.pick();
-                let shape = self.streams[i].shape.clone();
-                let bulky = shape.bulky.filter(|bulky| elapsed < bulky.until);
-                let request = NewRequest {
-                    scope,
-                    is_bulky: bulky.is_some_and(|bulky| self.random.happens(bulky.chance)),
-                    shape,
-                };
-                self.workers.request(worker, request);
+        let mut requests = std::mem::take(&mut self.inbox);
+        for stream in &mut self.streams {
+            while let Some(scope) = stream.take(elapsed) {
+                requests.push(IncomingRequest::of_stream(stream.shape.clone(), scope));
             }
+        }
+        if !requests.is_empty() && !self.has_asked {
+            self.has_asked = true;
+            self.first_request = Some(now);
+        }
+        for request in requests {
+            let worker = self.pick();
+            let bulky = request.shape.bulky.filter(|bulky| elapsed < bulky.until);
+            let is_bulky = bulky.is_some_and(|bulky| self.random.happens(bulky.chance));
+            self.workers.request(worker, request, is_bulky);
         }
         self.workers.run();
         self.finish(local, outcomes);
@@ -294,7 +295,8 @@ impl Process {
             let after = at.saturating_sub(elapsed);
             now.saturating_add(after.max(self.kind().resolution))
         });
-        let next = workers.into_iter().chain(requests).min()?;
+        let inbox = (!self.inbox.is_empty()).then_some(now);
+        let next = workers.into_iter().chain(requests).chain(inbox).min()?;
         let next = next.max(now).max(self.stopped_until);
         if self.planned.is_some_and(|planned| planned <= next) {
             return None;
@@ -401,6 +403,13 @@ impl Process {
         self.workers
             .each(|worker| waiting += worker.waiting().len());
         waiting
+    }
+
+    /// Returns the number of requests that it has, decided on or not.
+    pub(crate) fn load(&self) -> usize {
+        let mut in_flight = 0;
+        self.workers.each(|worker| in_flight += worker.in_flight());
+        self.inbox.len() + self.waiting() + in_flight
     }
 
     /// Adds the sizes of its tables to `sizes`.

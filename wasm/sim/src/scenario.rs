@@ -16,10 +16,11 @@ mod quantity;
 
 pub use self::check::ScenarioError;
 pub use self::demand::{
-    Arrivals, Bulky, DemandSpec, OnOff, Program, Ramp, Routing, ScopeSpread, Spike, Trace, Walk,
+    Arrivals, Bulky, DemandSpec, InTurn, OnOff, Program, Ramp, Routing, ScopeSpread, Spike, Trace,
+    Walk,
 };
 pub use self::event::{
-    Crash, Cut, DemandChange, Deploy, Direction, EventSpec, HandOver, Kill, LoseTerm, Mishaps,
+    Crash, Cut, DemandChange, Deploy, Direction, EventSpec, HandOver, Kill, LoseTerm, Mishaps, Scale,
     Selection, Stop, Trap,
 };
 pub use self::fleet::{CoordinatorSpec, EnvoyGroup, FirstTerm, NoLease};
@@ -88,10 +89,17 @@ impl Scenario {
         counts.fold(0, usize::saturating_add)
     }
 
-    /// Returns the number of Envoys.
+    /// Returns the most Envoys that there are at a time.
     pub fn envoy_count(&self) -> usize {
-        let counts = self.envoys.iter().map(|group| group.count as usize);
+        let counts = self.envoys.iter().map(|group| self.places(group) as usize);
         counts.fold(0, usize::saturating_add)
+    }
+
+    /// Returns the most Envoys that there are of a group at a time.
+    pub(crate) fn places(&self, group: &EnvoyGroup) -> u32 {
+        let scales = self.events.iter().filter_map(|event| event.scale.as_ref());
+        let scales = scales.filter(|scale| scale.group == group.name);
+        scales.map(|scale| scale.to).fold(group.count, u32::max)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tollgate_core::lease::{ClientId, Unit};
+use tollgate_core::lease::ClientId;
 use tollgate_core::limit::Algorithm;
 use tollgate_core::units::{Capacity, Instant};
 
@@ -19,6 +19,7 @@ pub mod masters;
 mod nudges;
 mod plan;
 pub mod reached;
+mod routing;
 mod sampling;
 mod setup;
 
@@ -29,9 +30,9 @@ use self::levels::Traffic;
 use self::reached::Reached;
 use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
-use crate::demand::RequestStream;
+use crate::demand::{RequestStream, RoutedDemand};
 use crate::event_queue::EventQueue;
-use crate::figures::Figures;
+use crate::figures::{Figures, LimitFigures};
 use crate::inspection::Inspection;
 use crate::limits::{LimitSource, LimitTable};
 use crate::observer::{Observer, ObserverSlot};
@@ -44,6 +45,9 @@ use crate::scopes::ScopeTable;
 use crate::sizes::{TableSizes, debug_len};
 use crate::topology::Topology;
 use crate::windows::Windows;
+
+/// The most limits whose figures are kept apart.
+const LIMITS_SHOWN: usize = 100;
 
 /// Fleet of engines and their coordinators in virtual time.
 #[derive(Debug)]
@@ -62,6 +66,8 @@ pub struct Simulation {
     capacities: CapacityTree,
     kinds: Vec<Rc<ProcessKind>>,
     envoys: Vec<Envoy>,
+    /// Demand that is sent to one Envoy or another.
+    routed: Vec<RoutedDemand>,
     coordinators: Vec<Coordinator>,
     topology: Topology,
     tally: Tally,
@@ -86,11 +92,17 @@ pub struct Simulation {
 #[derive(Debug)]
 struct Envoy {
     kind: usize,
+    /// Number in its group, from 1.
+    number: u32,
     name: String,
     /// The coordinator that it asks.
     coordinator: usize,
     /// Counts its processes, to tell messages of a dead one and for it.
     incarnation: u32,
+    /// Whether there is to be a process.
+    is_wanted: bool,
+    /// Whether its process ends soon, and takes no requests any more.
+    is_draining: bool,
     /// Client that its last stream of nudges was opened for.
     watch: Option<ClientId>,
     process: Option<Process>,
@@ -210,14 +222,11 @@ impl Simulation {
         watched.map(|number| self.scopes.id(*number)).collect()
     }
 
-    /// Returns the scopes that are asked for and have no limit on their requests now.
+    /// Returns the scopes that are asked for and have no limit now.
     pub fn unlimited_scopes(&self) -> Vec<&str> {
         let (scopes, limits) = (&self.scopes, &self.limits);
         let asked = scopes.iter().take(scopes.asked());
-        let unlimited = asked.filter(|scope| {
-            let limits = limits.of(&scope.id);
-            !limits.limited.contains(&Unit::Requests)
-        });
+        let unlimited = asked.filter(|scope| limits.of(&scope.id).limited.is_empty());
         unlimited.map(|scope| &*scope.id).collect()
     }
 
@@ -245,6 +254,11 @@ impl Simulation {
             self.tally.ideal.figures(),
             self.digest(),
         )
+    }
+
+    /// Returns the figures so far of each limit, of the first hundred.
+    pub fn limit_figures(&self) -> Vec<LimitFigures> {
+        self.tally.ideal.limit_figures(&self.scopes, LIMITS_SHOWN)
     }
 
     /// Returns the sizes of all tables now.
@@ -284,6 +298,7 @@ impl Simulation {
         match event {
             Event::Start { envoy, incarnation } => self.start(envoy as usize, incarnation),
             Event::Wake { envoy, incarnation } => self.wake(envoy as usize, incarnation),
+            Event::Requests { demand } => self.route(demand as usize),
             Event::Coordinator { coordinator, shard } => {
                 self.work(coordinator as usize, usize::from(shard));
             }
@@ -299,7 +314,7 @@ impl Simulation {
     fn start(&mut self, index: usize, incarnation: u32) {
         let (now, elapsed) = (self.now(), self.elapsed());
         let envoy = &mut self.envoys[index];
-        if envoy.incarnation != incarnation {
+        if envoy.incarnation != incarnation || !envoy.is_wanted || envoy.process.is_some() {
             return;
         }
         let mut streams = std::mem::take(&mut envoy.streams);
@@ -309,6 +324,7 @@ impl Simulation {
         }
         let kind = &self.kinds[envoy.kind];
         let random = self.start_random.fork();
+        envoy.is_draining = false;
         let (name, shared) = ((envoy.name.as_str(), incarnation), (kind, &self.scopes));
         let inspection = self.inspection.as_ref();
         let process = Process::new(now, name, shared, streams, inspection, random);
@@ -321,6 +337,7 @@ impl Simulation {
         let mut outcomes = Outcomes {
             tally: &mut self.tally,
             observer: &mut self.observer,
+            scopes: &self.scopes,
             at: at.1,
             envoy: index as u32,
         };

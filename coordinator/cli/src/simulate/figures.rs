@@ -1,6 +1,6 @@
 //! Figures of a run, in words.
 
-use tollgate_sim::figures::Figures;
+use tollgate_sim::figures::{Figures, LimitFigures};
 
 use super::comparison::longest_unfair;
 use crate::print::or_dash;
@@ -15,9 +15,6 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         settled,
         of_capacity,
         of_attainable,
-        of_ideal: _,
-        least_of_ideal: _,
-        beyond_ideal: _,
         samples,
         over_capacity,
         worst,
@@ -25,7 +22,6 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         contended,
         fairness,
         time_to_fair,
-        longest_time_to_fair: _,
         unfair_at_end,
         leases_lost,
         refreshes,
@@ -37,6 +33,8 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         scopes,
         violations,
         digest,
+        // Others are of `ideal_rows` and of `longest_unfair`.
+        ..
     } = figures;
     let reached = |time: &Option<f64>| time.map_or_else(|| "never".to_owned(), seconds);
     let leases = vec![
@@ -82,7 +80,7 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
 }
 
 /// Returns what was admitted beside ideal buckets.
-fn ideal_rows(figures: &Figures) -> [(&'static str, String); 3] {
+fn ideal_rows(figures: &Figures) -> [(&'static str, String); 6] {
     [
         (
             "admitted, of one ideal bucket",
@@ -94,9 +92,49 @@ fn ideal_rows(figures: &Figures) -> [(&'static str, String); 3] {
         ),
         (
             "most admitted beyond burst + rate × t",
-            format!("{:.1}", figures.beyond_ideal),
+            tenths(figures.beyond_ideal),
+        ),
+        ("of that by safe capacity", tenths(figures.beyond_safe)),
+        ("of that by nothing known", tenths(figures.beyond_rest)),
+        (
+            "most bytes beyond, known too late",
+            tenths(figures.beyond_late),
         ),
     ]
+}
+
+/// Columns of the table of limits, without spaces so that they are names in CSV as well.
+pub(super) const LIMIT_HEADER: &str = "scope|unit|capacity|asked|admitted|ideal|of_ideal|beyond|\
+                                       beyond_safe|beyond_late|beyond_rest|longest_pause";
+
+/// Returns the row of a limit.
+pub(super) fn limit_row(limit: &LimitFigures) -> Vec<String> {
+    let LimitFigures {
+        scope,
+        unit,
+        capacity,
+        asked,
+        admitted,
+        ideal,
+        of_ideal,
+        beyond,
+        beyond_safe,
+        beyond_late,
+        beyond_rest,
+        longest_pause,
+    } = limit;
+    let named = [scope.clone(), (*unit).to_owned(), format!("{capacity:.4}")];
+    let counts = [asked, admitted, ideal].map(u64::to_string);
+    let part = or_dash(of_ideal.map(|part| format!("{part:.4}")));
+    let beyond = [beyond, beyond_safe, beyond_late, beyond_rest].map(|beyond| tenths(*beyond));
+    let row = named.into_iter().chain(counts).chain([part]);
+    let row = row.chain(beyond);
+    row.chain([format!("{longest_pause:.3}")]).collect()
+}
+
+/// Returns a number of tokens or bytes.
+pub(super) fn tenths(number: f64) -> String {
+    format!("{number:.1}")
 }
 
 pub(super) fn seconds(time: f64) -> String {

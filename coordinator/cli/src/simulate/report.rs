@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use serde::Serialize;
-use tollgate_sim::figures::Figures;
+use tollgate_sim::figures::{Figures, LimitFigures};
 use tollgate_sim::sample::{Mark, Sample, Violation};
 use tollgate_sim::simulation::Simulation;
 
@@ -28,6 +28,7 @@ struct RunRecord<'a> {
     /// Seconds.
     duration: f64,
     figures: &'a Figures,
+    limits: Vec<LimitFigures>,
     marks: &'a [Mark],
     violations: &'a [Violation],
     /// Names of the scopes that samples have one by one.
@@ -53,6 +54,7 @@ impl<'a> RunRecord<'a> {
             algorithm,
             duration: scenario.duration.0.as_secs_f64(),
             figures,
+            limits: simulation.limit_figures(),
             marks: simulation.marks(),
             violations: simulation.violations(),
             scopes: simulation.watched_scopes(),
@@ -86,6 +88,7 @@ pub(super) fn write(
         ("samples.csv", tables::samples(&record)?),
         ("scopes.csv", tables::scopes(&record)?),
         ("clients.csv", tables::clients(&record)?),
+        ("limits.csv", tables::limits(&record)?),
     ];
     save(folder, &files)
 }

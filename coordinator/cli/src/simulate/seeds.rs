@@ -4,7 +4,7 @@ use serde::Serialize;
 use tollgate_sim::figures::Figures;
 use tollgate_sim::sample::Violation;
 
-use super::figures::{percent, seconds};
+use super::figures::{percent, seconds, tenths};
 use crate::failure::Failure;
 use crate::print;
 
@@ -12,7 +12,7 @@ use crate::print;
 const HEADER: &str = "FIGURE|MEAN|LEAST|MOST";
 
 /// Figures over the seeds, in the order of those of one run.
-const MEASURES: [Measure; 23] = [
+const MEASURES: [Measure; 25] = [
     Measure::new("admitted, of one ideal bucket", |run| run.of_ideal, percent),
     Measure::new(
         "the same, of the worst scope",
@@ -22,7 +22,17 @@ const MEASURES: [Measure; 23] = [
     Measure::new(
         "most admitted beyond burst + rate × t",
         |run| Some(run.beyond_ideal),
-        |tokens| format!("{tokens:.1}"),
+        tenths,
+    ),
+    Measure::new(
+        "of that by safe capacity",
+        |run| Some(run.beyond_safe),
+        tenths,
+    ),
+    Measure::new(
+        "of that by nothing known",
+        |run| Some(run.beyond_rest),
+        tenths,
     ),
     Measure::new("time to the first lease", |run| run.first_lease, seconds),
     Measure::new(

@@ -4,6 +4,7 @@ mod binary;
 mod check;
 mod commands;
 mod crash;
+mod fleet_limits;
 mod load;
 mod logs;
 mod reload;

@@ -22,6 +22,17 @@ fn figures(name: &str, seed: &str) -> Value {
     report["figures"].clone()
 }
 
+/// Returns the figures of each limit of a scenario, in which no law may be broken.
+pub(crate) fn limits_of(name: &str) -> Vec<Value> {
+    let (code, out, err) = run(&["simulate", &scenario(name), "--json"]);
+    assert_eq!(code, 0, "{name}: {err}");
+    let mut report: Value = serde_json::from_str(&out).unwrap();
+    match report["limits"].take() {
+        Value::Array(limits) => limits,
+        other => panic!("{name}: {other}"),
+    }
+}
+
 /// Plays a scenario, in which at least `handed_out` of what is attainable has to be handed out after
 /// the start, and at most so many leases may be lost.
 #[track_caller]
@@ -79,13 +90,13 @@ fn no_fault_and_no_kind_of_demand_breaks_a_law() {
         assert_eq!(code, 0, "seed {seed}: {err}");
         let summary: Value = serde_json::from_str(&out).unwrap();
         let marks = summary["marks"].as_array().unwrap();
-        // Ten events, some of which are marked at their end, too.
-        assert!(marks.len() >= 10, "seed {seed}: {marks:?}");
+        // Twelve events, some of which are marked at their end, too.
+        assert!(marks.len() >= 12, "seed {seed}: {marks:?}");
         let figure = |name: &str| summary["figures"][name].as_f64().unwrap();
         assert!(figure("messages_lost") > 100.0, "seed {seed}: {out}");
         assert_eq!(figure("over_capacity"), 0.0, "seed {seed}: {out}");
         assert!(figure("of_attainable") > 0.8, "seed {seed}: {out}");
-        assert_eq!(figure("scopes"), 26.0, "seed {seed}: {out}");
+        assert_eq!(figure("scopes"), 30.0, "seed {seed}: {out}");
     }
 }
 
@@ -140,6 +151,7 @@ fn a_report_works_offline() {
         ("samples", samples),
         ("scopes", samples),
         ("clients", 5 * samples),
+        ("limits", 1),
     ] {
         let csv = fs::read_to_string(folder.join(format!("{name}.csv"))).unwrap();
         assert_eq!(csv.lines().count(), 1 + lines, "{name}");

@@ -1,6 +1,6 @@
 //! Views of what a worker remembers, for the simulator's checks.
 
-use tollgate_core::units::Tokens;
+use tollgate_core::units::{Instant, Tokens};
 
 use super::Engine;
 use crate::admission::Meters;
@@ -10,6 +10,8 @@ use crate::rules::RuleId;
 /// State of a scope in one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScopeView {
+    /// Expiry of the lease under which the worker drew its last tokens.
+    pub lease_expiry: Option<Instant>,
     /// Bytes that have passed in both directions and that no token has paid.
     pub owed: Tokens,
     /// Permits that the worker holds.
@@ -26,6 +28,7 @@ impl ScopeView {
         let owed = bytes.into_iter().flatten().map(|meter| meter.owed);
         let permits = meters.permits.as_ref();
         Self {
+            lease_expiry: None,
             owed: owed.fold(Tokens::ZERO, Tokens::saturating_add),
             permits_held: permits.map_or(0, |permits| permits.held),
             permits_used: permits.map_or(0, |permits| permits.in_use),
@@ -39,13 +42,11 @@ impl<H: Host> Engine<H> {
     /// Returns what the worker remembers of a scope.
     pub fn scope(&self, rule: RuleId, key: &[u8]) -> Option<ScopeView> {
         let entry = self.admission.entry_of(rule, key)?;
-        Some(
-            entry
-                .meters
-                .as_deref()
-                .map(ScopeView::of)
-                .unwrap_or_default(),
-        )
+        let meters = entry.meters.as_deref().map(ScopeView::of);
+        Some(ScopeView {
+            lease_expiry: entry.expiry,
+            ..meters.unwrap_or_default()
+        })
     }
 
     /// Returns how many requests wait, for a first lease or for their turn.

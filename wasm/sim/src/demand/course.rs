@@ -11,12 +11,10 @@ const RAMP_STEPS: u64 = 200;
 /// Shortest piece of a ramp.
 const RAMP_STEP_MIN: u64 = 50_000_000;
 
-/// Rate over time of one Envoy: its program, and what events have made of it.
+/// Rate over time of one stream: its program, and what events have made of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Course {
     program: Rc<Program>,
-    /// Part of the program's rate that is this Envoy's.
-    scale: f64,
     /// Changes in force in the order of their beginnings, with the numbers of those that end.
     overlays: Vec<(Option<u64>, Overlay)>,
     walk: Option<WalkState>,
@@ -52,6 +50,16 @@ impl Overlay {
         rate.clamp(0.0, Amount::MAX.0)
     }
 
+    /// Returns the change of the requests of so many Envoys of which this one is each one's.
+    pub(crate) fn of_all(self, envoys: usize) -> Self {
+        let envoys = envoys as f64;
+        Self {
+            set: self.set.map(|rate| rate * envoys),
+            add: self.add * envoys,
+            ..self
+        }
+    }
+
     /// Returns the change that this one and then `next` make.
     fn then(self, next: Self) -> Self {
         match next.set {
@@ -69,10 +77,9 @@ impl Overlay {
 // === impl Course ===
 
 impl Course {
-    pub(crate) fn new(program: Rc<Program>, scale: f64) -> Self {
+    pub(crate) fn new(program: Rc<Program>) -> Self {
         Self {
             program,
-            scale,
             overlays: Vec::new(),
             walk: None,
         }
@@ -162,20 +169,15 @@ impl Course {
             }
             Program::Walk(walk) => self.walk(walk, at, random),
         };
-        let scale = match self.walk {
-            // Its steps are this Envoy's already.
-            Some(_) => 1.0,
-            None => self.scale,
-        };
         let overlays = self.overlays.iter();
-        let rate = overlays.fold(rate * scale, |rate, (_, change)| change.of(rate));
+        let rate = overlays.fold(rate, |rate, (_, change)| change.of(rate));
         (rate, until)
     }
 
     fn walk(&mut self, walk: &Walk, at: u64, random: &mut Random) -> (f64, u64) {
         let every = nanos(walk.every.0).max(1);
         let first = WalkState {
-            rate: walk.from.0 * self.scale,
+            rate: walk.from.0,
             until: (at - at % every).saturating_add(every),
         };
         let mut state = self.walk.unwrap_or(first);

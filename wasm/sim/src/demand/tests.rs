@@ -13,9 +13,8 @@ fn stream(program: Program, arrivals: Arrivals) -> RequestStream {
         cost: 1,
         bulky: None,
     };
-    let course = Course::new(Rc::new(program), 1.0);
-    let random = Random::new(1);
-    RequestStream::new(Duration::ZERO, Rc::new(shape), course, random, Turn::ALWAYS)
+    let course = Course::new(Rc::new(program));
+    RequestStream::new(Duration::ZERO, Rc::new(shape), course, Random::new(1))
 }
 
 /// Returns the requests of each of the first `seconds`.
@@ -213,39 +212,34 @@ fn turns_that_are_longer_than_time_do_not_end() {
 }
 
 #[test]
-fn envoys_that_take_turns_have_the_requests_of_one_stream_one_after_the_other() {
-    let arrivals = |arrivals, turn| {
-        let shape = Rc::new(DemandShape {
-            scopes: (0..5).collect(),
-            zipf: Some(Zipf::new(5, 1.0)),
-            arrivals,
-            takes: Duration::ZERO,
-            bytes: [0; 2],
-            cost: 1,
-            bulky: None,
-        });
-        let ramp = Program::Ramp(Ramp {
-            from: Amount(5.0),
-            to: Amount(50.0),
-            at: Span::from_secs(1),
-            over: Span::from_secs(5),
-        });
-        let course = Course::new(Rc::new(ramp), 1.0);
-        let mut stream = RequestStream::new(Duration::ZERO, shape, course, Random::new(3), turn);
-        let mut all = Vec::new();
-        while let Some(at) = stream.due().filter(|at| *at < 9 * SECOND) {
-            all.extend(stream.take(at).map(|scope| (at.as_micros(), scope)));
-        }
-        all
-    };
-    for kind in [Arrivals::Poisson, Arrivals::Even] {
-        let alone = arrivals(kind, Turn::ALWAYS);
-        let parts = [0, 1, 2].map(|place| arrivals(kind, Turn { place, of: 3 }));
-        assert!(alone.len() > 200, "{}", alone.len());
-        for (n, (at, scope)) in alone.into_iter().enumerate() {
-            let (own, own_scope) = parts[n % 3][n / 3];
-            assert_eq!(scope, own_scope, "{kind:?}: request {n}");
-            assert!(at.abs_diff(own) <= 1, "{kind:?}: request {n}");
-        }
+fn bursts_come_at_once_and_as_often_as_the_rate_says() {
+    let mut stream = stream(Program::Constant(Amount(26.0)), Arrivals::Bursts(13));
+    let mut times = Vec::new();
+    while let Some(at) = stream.due().filter(|at| *at < 5 * SECOND) {
+        times.extend(stream.take(at).map(|_| at));
     }
+    let bursts: Vec<_> = times.chunks(13).collect();
+    assert_eq!(bursts.len(), 10, "{times:?}");
+    assert!(
+        bursts
+            .iter()
+            .all(|burst| burst.iter().all(|at| *at == burst[0]))
+    );
+    let apart = bursts[1][0] - bursts[0][0];
+    assert!(
+        apart.abs_diff(SECOND / 2) < Duration::from_micros(1),
+        "{apart:?}"
+    );
+}
+
+#[test]
+fn a_pause_begins_at_the_last_request_and_changes_do_not_end_it() {
+    let mut stream = stream(Program::Constant(Amount(1.0)), Arrivals::Even);
+    let first = stream.due().unwrap();
+    assert!(stream.take(first).is_some());
+    stream.pause(10 * SECOND);
+    assert_eq!(stream.due(), Some(first + 11 * SECOND));
+    stream.change(first + SECOND, |course| course.apply(times(2.0)));
+    assert_eq!(stream.take(first + 10 * SECOND), None);
+    assert_eq!(stream.due(), Some(first + 10 * SECOND + SECOND / 2));
 }

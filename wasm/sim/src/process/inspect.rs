@@ -110,7 +110,7 @@ impl Process {
         let (mut held, mut broken) = (0, None);
         self.workers.each(|worker| {
             let scope = worker.scope(scopes, number);
-            let (used, open) = (scope.permits_used, worker.in_flight(number));
+            let (used, open) = (scope.permits_used, worker.counted_in_flight(number));
             held += scope.permits_held;
             if used as usize != open {
                 broken = Some(format!("{open} are in flight with {used} permits"));

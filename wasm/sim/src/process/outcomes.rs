@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
-use crate::ideal::IdealBuckets;
+use crate::demand::{IncomingRequest, Retry};
+use crate::ideal::{FleetAdmission, IdealLimits};
 use crate::observer::{ObserverSlot, RequestEvent, RequestOutcome};
+use crate::scopes::ScopeTable;
 
 /// Requests that went on and that were refused, of each scope, since the last sample. One that takes
 /// several tokens counts as so many.
 #[derive(Debug)]
 pub(crate) struct Tally {
     scopes: Vec<[u64; 2]>,
-    /// Buckets that the same requests come to.
-    pub(crate) ideal: IdealBuckets,
+    /// Limits that the same requests come to.
+    pub(crate) ideal: IdealLimits,
+    /// Requests that come again.
+    retries: Vec<Retry>,
 }
 
 /// Outcomes of one process's requests that are still to be counted, in their order: workers that
@@ -19,12 +23,25 @@ pub(crate) struct Tally {
 #[derive(Debug, Default)]
 pub(crate) struct OutcomeLog(Vec<LoggedOutcome>);
 
-#[derive(Clone, Copy, Debug)]
-struct LoggedOutcome {
-    scope: u32,
-    cost: u32,
-    /// Worker, decision and time waited; none of a request that comes.
-    decided: Option<(u32, RequestOutcome, Option<Duration>)>,
+#[derive(Debug)]
+pub(super) enum LoggedOutcome {
+    /// A request comes.
+    Arrived(IncomingRequest),
+    /// One goes on.
+    Admitted(FleetAdmission),
+    /// One would pass after a pause, and comes again by the number of its demand so many times.
+    Refused {
+        scope: u32,
+        pause: Duration,
+        again: (u32, u32),
+    },
+    /// A worker has decided on the request of a scope for so many tokens.
+    Decided {
+        worker: u32,
+        request: (u32, u32),
+        outcome: RequestOutcome,
+        waited: Option<Duration>,
+    },
 }
 
 /// Place where a process counts the outcomes of its requests.
@@ -32,6 +49,7 @@ struct LoggedOutcome {
 pub(crate) struct Outcomes<'a> {
     pub(crate) tally: &'a mut Tally,
     pub(crate) observer: &'a mut ObserverSlot,
+    pub(crate) scopes: &'a ScopeTable,
     /// Time since the start.
     pub(crate) at: Duration,
     /// Place of the process.
@@ -41,10 +59,11 @@ pub(crate) struct Outcomes<'a> {
 // === impl Tally ===
 
 impl Tally {
-    pub(crate) fn new(scopes: usize, ideal: IdealBuckets) -> Self {
+    pub(crate) fn new(scopes: usize, ideal: IdealLimits) -> Self {
         Self {
             scopes: vec![[0; 2]; scopes],
             ideal,
+            retries: Vec::new(),
         }
     }
 
@@ -63,37 +82,22 @@ impl Tally {
         sum
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Returns the requests that come again.
+    pub(crate) fn take_retries(&mut self) -> Vec<Retry> {
+        std::mem::take(&mut self.retries)
+    }
+
+    pub(crate) fn clear(&mut self, at: Duration) {
         self.scopes.fill([0; 2]);
-        self.ideal.clear_samples();
+        self.ideal.clear_samples(at);
     }
 }
 
 // === impl OutcomeLog ===
 
 impl OutcomeLog {
-    /// Notes that a request for `cost` tokens of `scope` comes.
-    pub(super) fn arrive(&mut self, scope: u32, cost: u32) {
-        self.0.push(LoggedOutcome {
-            scope,
-            cost,
-            decided: None,
-        });
-    }
-
-    /// Notes what became of a worker's request.
-    pub(super) fn decide(
-        &mut self,
-        worker: u32,
-        (scope, cost): (u32, u32),
-        outcome: RequestOutcome,
-        waited: Option<Duration>,
-    ) {
-        self.0.push(LoggedOutcome {
-            scope,
-            cost,
-            decided: Some((worker, outcome, waited)),
-        });
+    pub(super) fn push(&mut self, outcome: LoggedOutcome) {
+        self.0.push(outcome);
     }
 }
 
@@ -102,24 +106,37 @@ impl OutcomeLog {
 impl Outcomes<'_> {
     /// Counts what is in `log`, and empties it.
     pub(super) fn count_all(&mut self, log: &mut OutcomeLog) {
-        for LoggedOutcome {
-            scope,
-            cost,
-            decided,
-        } in log.0.drain(..)
-        {
-            match decided {
-                None => self.arrive(scope, cost),
-                Some((worker, outcome, waited)) => {
-                    self.count(worker, (scope, cost), outcome, waited);
-                }
+        for entry in log.0.drain(..) {
+            match entry {
+                LoggedOutcome::Arrived(request) => self.tally.ideal.request(self.at, &request),
+                LoggedOutcome::Admitted(admission) => self.tally.ideal.admit(self.at, admission),
+                LoggedOutcome::Refused {
+                    scope,
+                    pause,
+                    again,
+                } => self.refuse(scope, pause, again),
+                LoggedOutcome::Decided {
+                    worker,
+                    request,
+                    outcome,
+                    waited,
+                } => self.count(worker, request, outcome, waited),
             }
         }
     }
 
-    /// Notes that a request for `cost` tokens of `scope` comes.
-    fn arrive(&mut self, scope: u32, cost: u32) {
-        self.tally.ideal.request(self.at, scope as usize, cost);
+    /// Notes the time after which a refused request for `scope` would pass, and lets it come again then,
+    /// by the number of its demand and the times that it comes again.
+    fn refuse(&mut self, scope: u32, pause: Duration, (demand, left): (u32, u32)) {
+        self.tally.ideal.note_pause(scope as usize, pause);
+        if let Some(left) = left.checked_sub(1) {
+            self.tally.retries.push(Retry {
+                at: self.at.saturating_add(pause),
+                demand,
+                scope,
+                left,
+            });
+        }
     }
 
     /// Counts what became of a worker's request for `cost` tokens of `scope`.
@@ -132,10 +149,7 @@ impl Outcomes<'_> {
     ) {
         let counts = &mut self.tally.scopes[scope as usize];
         match outcome {
-            RequestOutcome::Admitted => {
-                counts[0] += u64::from(cost);
-                self.tally.ideal.admit(self.at, scope as usize, cost);
-            }
+            RequestOutcome::Admitted => counts[0] += u64::from(cost),
             RequestOutcome::Refused => counts[1] += u64::from(cost),
             RequestOutcome::Waits => {}
         }

@@ -2,24 +2,27 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::rc::Rc;
 use std::time::Duration;
 
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
-    Decision, Effect, Engine, Identity, Report, RootSettings, RuleId, ScopeView, StreamEnd,
+    Decision, Effect, Engine, Identity, Refusal, Report, RootSettings, RuleId, ScopeView, StreamEnd,
 };
 
 use super::ProcessKind;
 use super::host::WorkerHost;
+use super::outcomes::LoggedOutcome;
 use super::workers::{Task, Workers};
-use crate::demand::DemandShape;
+use crate::demand::IncomingRequest;
+use crate::ideal::FleetAdmission;
 use crate::observer::RequestOutcome;
 use crate::scopes::ScopeTable;
 
 /// gRPC's status of a stream whose coordinator is gone.
 const UNAVAILABLE: u32 = 14;
+/// The shortest pause that a refusal names: whole milliseconds.
+const PAUSE_LEAST: Duration = Duration::from_millis(1);
 /// Times as large as a usual body a bulky one is.
 pub(super) const BULKY: u64 = 20;
 
@@ -37,19 +40,11 @@ pub(super) struct Worker {
     last_stream: u32,
     /// Requests that wait.
     waiting: BTreeMap<u32, OpenStream>,
-    /// Ends of streams that count until then, and the scopes of these.
-    ends: BinaryHeap<Reverse<(Instant, u32, u32)>>,
+    /// Ends of streams that take time, and the scopes of those that the engine remembers.
+    ends: BinaryHeap<Reverse<(Instant, u32, Option<u32>)>>,
     bodies: BTreeMap<u32, Body>,
     /// Numbers of requests that went on and that were refused.
     requests: [u64; 2],
-}
-
-/// Request that comes to a worker.
-#[derive(Debug)]
-pub(super) struct NewRequest {
-    pub(super) scope: u32,
-    pub(super) shape: Rc<DemandShape>,
-    pub(super) is_bulky: bool,
 }
 
 /// Stream of a request.
@@ -63,6 +58,8 @@ pub(super) struct OpenStream {
     pub(super) bytes: [u64; 2],
     /// Whether a part of its bytes is counted on the way.
     is_bulky: bool,
+    /// Number of its demand, and the times that it comes again if it is refused.
+    again: (u32, u32),
 }
 
 /// Bodies of a stream that goes on.
@@ -130,10 +127,15 @@ impl Worker {
         self.engine.waiting()
     }
 
-    /// Returns the number of requests for `scope` that are in flight and take time.
-    pub(super) fn in_flight(&self, scope: u32) -> usize {
+    /// Returns the number of requests that went on and have not ended.
+    pub(super) fn in_flight(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns the number of these that are for `scope` and that the engine remembers.
+    pub(super) fn counted_in_flight(&self, scope: u32) -> usize {
         let ends = self.ends.iter();
-        ends.filter(|Reverse((.., of))| *of == scope).count()
+        ends.filter(|Reverse((.., of))| *of == Some(scope)).count()
     }
 
     /// Returns what the engine remembers of a scope.
@@ -161,7 +163,7 @@ impl Worker {
 
     pub(super) fn perform(&mut self, process: &Workers, task: Task) {
         match task {
-            Task::Request(_, request) => self.request(process, &request),
+            Task::Request(_, request, is_bulky) => self.request(process, request, is_bulky),
             Task::Tick(_) => self.tick(process),
             Task::End(_, stream) => self.end(process, stream),
             Task::Answer(_, token, answer) if token > self.tokens_before => {
@@ -180,26 +182,23 @@ impl Worker {
     }
 
     /// Decides on a request.
-    fn request(&mut self, process: &Workers, request: &NewRequest) {
-        let NewRequest {
-            scope,
-            shape,
-            is_bulky,
-        } = request;
-        let times = if *is_bulky { BULKY } else { 1 };
+    fn request(&mut self, process: &Workers, incoming: IncomingRequest, is_bulky: bool) {
+        let shape = incoming.shape.clone();
+        let times = if is_bulky { BULKY } else { 1 };
         let open = OpenStream {
-            scope: *scope,
+            scope: incoming.scope,
             cost: shape.cost,
             waits_since: None,
             takes: shape.takes,
             bytes: shape.bytes.map(|bytes| bytes * times),
-            is_bulky: *is_bulky,
+            is_bulky,
+            again: (incoming.demand, incoming.left),
         };
-        process.outcomes.borrow_mut().arrive(*scope, shape.cost);
+        process.log(LoggedOutcome::Arrived(incoming));
         process.observe(|seen| seen.note_request(process.now()));
         self.last_stream = self.last_stream.wrapping_add(1);
         let stream = self.last_stream;
-        let named = process.scopes.get(*scope);
+        let named = process.scopes.get(open.scope);
         let (rule, key) = (self.rules[named.rule], named.key());
         let engine = &mut self.engine;
         let mut request = engine.begin(self.root, stream, Tokens::from_whole(shape.cost.into()));
@@ -210,7 +209,7 @@ impl Worker {
         let decision = decision.unwrap_or_else(|| engine.admit(&mut request, || None));
         match decision {
             Decision::Admit => {
-                self.ensure_none_waits(process, *scope);
+                self.ensure_none_waits(process, open.scope);
                 let report = self.engine.report(&request);
                 self.admit(process, stream, open, report.as_ref());
             }
@@ -224,7 +223,7 @@ impl Worker {
                 process.observe(|seen| seen.tally.joined += 1);
                 self.count(process, open, RequestOutcome::Waits);
             }
-            Decision::Deny(_) => self.refuse(process, open),
+            Decision::Deny(refusal) => self.refuse(process, open, refusal),
         }
         if self.engine.is_hurried() {
             self.adjust_period(process);
@@ -277,10 +276,12 @@ impl Worker {
                         }
                     }
                 }
-                Effect::Deny { stream, .. } => {
+                Effect::Deny {
+                    stream, refusal, ..
+                } => {
                     if let Some(open) = self.end_wait(process, stream) {
                         process.observe(|seen| seen.tally.timed_out += 1);
-                        self.refuse(process, open);
+                        self.refuse(process, open, refusal);
                     }
                 }
                 Effect::CountBytes { .. } | Effect::Publish => {}
@@ -323,9 +324,19 @@ impl Worker {
         );
     }
 
-    fn refuse(&mut self, process: &Workers, open: OpenStream) {
+    fn refuse(&mut self, process: &Workers, open: OpenStream, refusal: Refusal) {
         self.requests[1] += 1;
         self.count(process, open, RequestOutcome::Refused);
+        if let Refusal::Denied { denial, .. } = refusal
+            && let Some(at) = denial.retry_at
+        {
+            let pause = at.saturating_since(process.now());
+            process.log(LoggedOutcome::Refused {
+                scope: open.scope,
+                pause: pause.max(PAUSE_LEAST),
+                again: open.again,
+            });
+        }
     }
 
     /// Lets a request go on. Returns whether its stream counts until it ends.
@@ -344,20 +355,26 @@ impl Worker {
             let is_shared = report.is_some_and(|report| report.limits.len() > 1);
             seen.admit(&open, is_shared);
         });
-        if !self.engine.remembers(stream) {
-            return false;
-        }
-        if open.bytes != [0; 2] {
+        process.log(LoggedOutcome::Admitted(FleetAdmission {
+            scope: open.scope as usize,
+            cost: open.cost,
+            takes: open.takes,
+            bytes: open.bytes,
+            is_leased: self.is_leased(process, open.scope),
+        }));
+        let is_remembered = self.engine.remembers(stream);
+        if open.bytes != [0; 2] && is_remembered {
             self.begin_body(process, stream, &open);
         }
         match open.takes.is_zero() {
             true => self.end(process, stream),
             false => {
                 let at = process.now().saturating_add(open.takes);
-                self.ends.push(Reverse((at, stream, open.scope)));
+                let counted = is_remembered.then_some(open.scope);
+                self.ends.push(Reverse((at, stream, counted)));
             }
         }
-        true
+        is_remembered
     }
 
     /// Lets the bodies of a stream begin; half of bulky ones is counted on the way.
@@ -375,14 +392,27 @@ impl Worker {
         self.bodies.insert(stream, body);
     }
 
+    /// Returns whether the tokens of a scope were drawn under a lease that lasts.
+    fn is_leased(&self, process: &Workers, scope: u32) -> bool {
+        let expiry = self.scope(&process.scopes, scope).lease_expiry;
+        expiry.is_some_and(|at| process.now() < at)
+    }
+
     fn count(&self, process: &Workers, open: OpenStream, outcome: RequestOutcome) {
         let now = process.now();
         let waited = open.waits_since.map(|since| now.saturating_since(since));
-        let mut outcomes = process.outcomes.borrow_mut();
-        outcomes.decide(self.number, (open.scope, open.cost), outcome, waited);
+        process.log(LoggedOutcome::Decided {
+            worker: self.number,
+            request: (open.scope, open.cost),
+            outcome,
+            waited,
+        });
     }
 
     fn end(&mut self, process: &Workers, stream: u32) {
+        if !self.engine.remembers(stream) {
+            return;
+        }
         let body = self.bodies.remove(&stream);
         if let Some(body) = &body {
             let [sent, received] = body.bytes;

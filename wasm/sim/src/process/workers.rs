@@ -18,10 +18,11 @@ use tollgate_engine::{Call, Cas, SharedMemory, Written};
 
 use super::host::{OpenedWatch, OutgoingCall, WorkerHost, WorkerLost};
 use super::observations::Observations;
-use super::outcomes::OutcomeLog;
-use super::worker::{NewRequest, Worker};
+use super::outcomes::{LoggedOutcome, OutcomeLog};
+use super::worker::Worker;
 use super::{ProcessKind, ProcessName};
 use crate::defect::Defect;
+use crate::demand::IncomingRequest;
 use crate::random::{Chance, Random};
 use crate::scopes::ScopeTable;
 
@@ -59,7 +60,8 @@ pub(super) struct Workers {
 /// Callback that is due in a worker.
 #[derive(Debug)]
 pub(super) enum Task {
-    Request(u32, NewRequest),
+    /// A request has come, which may have bulky bodies.
+    Request(u32, IncomingRequest, bool),
     Tick(u32),
     End(u32, u32),
     Answer(u32, u32, Result<Refreshed, String>),
@@ -81,7 +83,7 @@ struct Doom {
 impl Task {
     fn worker(&self) -> usize {
         let worker = match self {
-            Self::Request(worker, _)
+            Self::Request(worker, ..)
             | Self::Tick(worker)
             | Self::End(worker, _)
             | Self::Answer(worker, ..)
@@ -150,8 +152,8 @@ impl Workers {
     }
 
     /// Lets a worker decide on a request, now or among all that is due.
-    pub(super) fn request(self: &Rc<Self>, worker: usize, request: NewRequest) {
-        let task = Task::Request(worker as u32, request);
+    pub(super) fn request(self: &Rc<Self>, worker: usize, request: IncomingRequest, is_bulky: bool) {
+        let task = Task::Request(worker as u32, request, is_bulky);
         match self.interleaves() {
             true => self.tasks.borrow_mut().push(task),
             false => self.perform(task),
@@ -230,6 +232,11 @@ impl Workers {
     /// Returns a random number below `below`.
     pub(super) fn roll(&self, below: usize) -> usize {
         self.random.borrow_mut().between(0, below as u64 - 1) as usize
+    }
+
+    /// Notes what has become of a request.
+    pub(super) fn log(&self, outcome: LoggedOutcome) {
+        self.outcomes.borrow_mut().push(outcome);
     }
 
     /// Calls `note` with the observations for laws, if there are any.

@@ -10,7 +10,8 @@ mod events;
 mod size;
 
 use super::{
-    CoordinatorSpec, DemandSpec, EnvoyGroup, EventSpec, Program, Routing, Scenario, Selection, Span,
+    Arrivals, CoordinatorSpec, DemandSpec, EnvoyGroup, EventSpec, InTurn, Program, Routing,
+    Scenario, Selection, Span,
 };
 
 /// The most Envoys.
@@ -207,10 +208,15 @@ impl Check<'_> {
 
     fn selection(&mut self, field: &str, selection: &Selection) {
         self.selected_count(&join(field, "count"), selection);
-        let Some(name) = &selection.group else { return };
+        if let Some(name) = &selection.group {
+            self.group_name(&join(field, "group"), name);
+        }
+    }
+
+    fn group_name(&mut self, field: &str, name: &str) {
         let groups = &self.scenario.envoys;
-        let known = groups.iter().any(|group| group.name == *name);
-        self.ensure(known, &join(field, "group"), || {
+        let known = groups.iter().any(|group| group.name == name);
+        self.ensure(known, field, || {
             let names: Vec<_> = groups.iter().map(|group| group.name.as_str()).collect();
             format!("{name:?} is none of {}", names.join(", "))
         });
@@ -240,13 +246,7 @@ impl Check<'_> {
                 (None, Some(program)) => self.program(&join(&field, "total"), program),
                 _ => self.refuse(&field, "needs either each or total, requests per second"),
             }
-            let program = demand.each.as_ref().or(demand.total.as_ref());
-            let walks = matches!(program, Some(Program::Walk(_)));
-            let is_shared = demand.routing == Routing::RoundRobin;
-            self.ensure(!(walks && is_shared), &join(&field, "routing"), || {
-                "round_robin has one course for all Envoys, and a walk is of each for itself"
-                    .to_owned()
-            });
+            self.routing(&field, demand);
         }
         self.ensure(scopes <= SCOPES_MAX, "demand", || {
             format!("{scopes} scopes are more than {SCOPES_MAX}")
@@ -255,6 +255,30 @@ impl Check<'_> {
             let count = rules.len();
             format!("has {count} kinds of scopes, more than an Envoy's rules, {RULES_MAX}")
         });
+    }
+
+    /// Checks how the requests of `demand` come to Envoys.
+    fn routing(&mut self, field: &str, demand: &DemandSpec) {
+        if demand.each.is_some() {
+            let is_free = demand.routing == Routing::Random;
+            self.ensure(is_free, &join(field, "routing"), || {
+                "is of total: requests of each come to their Envoy".to_owned()
+            });
+            let retries = demand.retries;
+            self.ensure(retries == 0, &join(field, "retries"), || {
+                format!("{retries} is of total: requests of each do not come again")
+            });
+        }
+        let no_burst = matches!(demand.arrivals, Arrivals::Bursts(0));
+        let no_turn = matches!(demand.routing, Routing::InTurn(InTurn { requests: 0, .. }));
+        for (name, is_empty) in [
+            ("arrivals.bursts", no_burst),
+            ("routing.in_turn.requests", no_turn),
+        ] {
+            self.ensure(!is_empty, &join(field, name), || {
+                "must be at least 1".to_owned()
+            });
+        }
     }
 
     /// Checks the scopes of `demand`, and returns how many they are.

@@ -25,8 +25,10 @@ pub struct DemandSpec {
     pub total: Option<Program>,
     /// Spacing of requests.
     pub arrivals: Arrivals,
-    /// Choice of the Envoy that a request comes to.
+    /// Choice of the Envoy that a request of `total` comes to.
     pub routing: Routing,
+    /// Times that a refused request of `total` comes again at most, after the time that its refusal names.
+    pub retries: u32,
     /// Time for which each request is in flight.
     pub takes: Span,
     /// Bytes of each request's body, and of its response's.
@@ -72,9 +74,11 @@ pub enum Arrivals {
     Poisson,
     /// At equal distances.
     Even,
+    /// So many at once, at equal distances.
+    Bursts(u32),
 }
 
-/// Choice of the Envoy that a request comes to.
+/// Choice of the Envoy that a request comes to, among those that run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Routing {
@@ -83,6 +87,23 @@ pub enum Routing {
     Random,
     /// To one after the other.
     RoundRobin,
+    /// To the one with the fewest requests in flight; of several to one after the other.
+    LeastLoaded,
+    /// Always to the same, which the key's hash chooses.
+    Sticky,
+    /// Some to one, then some to the next.
+    InTurn(InTurn),
+}
+
+/// Caller that uses one Envoy after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InTurn {
+    /// Requests that it sends to one.
+    pub requests: u32,
+    /// Pause before it goes to the next.
+    #[serde(default)]
+    pub pause: Span,
 }
 
 /// Requests per second over time.

@@ -30,6 +30,8 @@ pub struct EventSpec {
     pub limits: Option<usize>,
     /// Envoys lose a worker each, as one whose VM traps.
     pub trap: Option<Trap>,
+    /// A group gets more Envoys, or fewer.
+    pub scale: Option<Scale>,
 }
 
 /// Loss of a worker, at once or in the middle of a callback; another takes its place.
@@ -110,13 +112,28 @@ pub struct Stop {
 pub struct Kill {
     /// The Envoys.
     pub envoys: Selection,
+    /// Time before their end in which no request comes to them; without it they end without a word.
+    pub drain: Span,
     /// Time until others start in their place.
     #[serde(rename = "for")]
     pub lasts: Span,
 }
 
-/// Replacement of Envoys, one batch after the other.
+/// Change of the number of Envoys. The last ones end first.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scale {
+    /// The group.
+    pub group: String,
+    /// Number of its Envoys from now on.
+    pub to: u32,
+    /// Time before the end of an Envoy in which no request comes to it.
+    #[serde(default)]
+    pub drain: Span,
+}
+
+/// Replacement of Envoys, one batch after the other.
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deploy {
     /// The Envoys.
@@ -126,6 +143,9 @@ pub struct Deploy {
     pub batch: u32,
     /// Time between two batches.
     pub every: Span,
+    /// Time before their end in which no request comes to them; without it they end without a word.
+    #[serde(default)]
+    pub drain: Span,
     /// Time for which an Envoy is away.
     #[serde(rename = "for", default)]
     pub lasts: Span,

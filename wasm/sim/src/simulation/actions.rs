@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tollgate_core::lease_server::Snapshot;
 
+use super::Simulation;
 use super::event::Event;
+use super::Simulation;
 use super::reached::Case;
-use super::{Process, Simulation};
-use crate::demand::{Course, Overlay, RequestStream};
+use crate::demand::{Course, Overlay};
 use crate::scenario::Direction;
 use crate::topology::{ActiveCut, Node};
 
@@ -60,13 +61,21 @@ pub(super) enum Action {
         lasts: Duration,
     },
     /// Envoys end, and others start in their places.
-    Kill { envoys: Vec<usize>, lasts: Duration },
+    Kill { envoys: Vec<usize>, ends: Ends },
+    /// Those of these Envoys end that still drain, and others start in so much time.
+    EndDrained { envoys: Vec<usize>, lasts: Duration },
+    /// A group has so many Envoys.
+    Scale {
+        kind: usize,
+        to: u32,
+        drain: Duration,
+    },
     /// Envoys are replaced in batches.
     Deploy {
         envoys: Vec<usize>,
         batch: usize,
         every: Duration,
-        lasts: Duration,
+        ends: Ends,
     },
     /// Messages do not get through.
     Cut {
@@ -90,6 +99,15 @@ pub(super) enum Action {
     Trap(Vec<usize>),
     /// Something ends that only people need to know of.
     Note(String),
+}
+
+/// Manner in which Envoys end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ends {
+    /// Time before the end in which they take no requests.
+    pub(super) drain: Duration,
+    /// Time after it until others start in their places.
+    pub(super) lasts: Duration,
 }
 
 // === impl Simulation ===
@@ -127,16 +145,23 @@ impl Simulation {
                 coordinator,
                 lasts,
             } => self.stop(&envoys, coordinator, lasts),
-            Action::Kill { envoys, lasts } => {
-                self.mark(format!("{} killed", counted(envoys.len())));
-                self.kill(&envoys, lasts);
+            Action::Kill { envoys, ends } => {
+                let ended = if ends.drain.is_zero() {
+                    "killed"
+                } else {
+                    "drain"
+                };
+                self.mark(format!("{} {ended}", counted(envoys.len())));
+                self.end(envoys, ends);
             }
+            Action::EndDrained { envoys, lasts } => self.end_drained(envoys, lasts),
+            Action::Scale { kind, to, drain } => self.scale(kind, to, drain),
             Action::Deploy {
                 envoys,
                 batch,
                 every,
-                lasts,
-            } => self.deploy(envoys, batch, (every, lasts)),
+                ends,
+            } => self.deploy(envoys, batch, (every, ends)),
             Action::Cut {
                 name,
                 region,
@@ -165,7 +190,7 @@ impl Simulation {
             } => self.demand(envoys, change, lasts),
             Action::DemandEnds { envoys, number } => {
                 self.mark("demand as before".to_owned());
-                self.change_courses(&envoys, |course| course.lift(number));
+                self.change_courses(&envoys, |course, _| course.lift(number));
             }
             Action::Limits(limits) => {
                 self.mark("limits changed".to_owned());
@@ -268,21 +293,38 @@ impl Simulation {
         self.plan_action(lasts, Action::Note(format!("{name} going on")));
     }
 
+    /// Ends Envoys, at once or when they have drained.
+    fn end(&mut self, envoys: Vec<usize>, ends: Ends) {
+        let Ends { drain, lasts } = ends;
+        if drain.is_zero() {
+            return self.kill(&envoys, lasts);
+        }
+        for index in &envoys {
+            let envoy = &mut self.envoys[*index];
+            if let Some(process) = &mut envoy.process {
+                envoy.is_draining = true;
+                envoy.streams.append(&mut process.streams);
+            }
+        }
+        self.plan_action(drain, Action::EndDrained { envoys, lasts });
+    }
+
+    fn end_drained(&mut self, mut envoys: Vec<usize>, lasts: Duration) {
+        envoys.retain(|index| self.envoys[*index].is_draining);
+        self.kill(&envoys, lasts);
+    }
+
     fn kill(&mut self, envoys: &[usize], lasts: Duration) {
         for index in envoys {
             let envoy = &mut self.envoys[*index];
             if let Some(process) = envoy.process.take() {
-                envoy.streams = process.streams;
+                envoy.streams.extend(process.streams);
             }
             if let Some(client) = envoy.watch.take() {
                 self.coordinators[envoy.coordinator].forget_watch(&client);
             }
             envoy.incarnation += 1;
-            let start = Event::Start {
-                envoy: *index as u32,
-                incarnation: envoy.incarnation,
-            };
-            self.queue.push(lasts, start);
+            self.plan_start(*index, lasts);
         }
     }
 
@@ -297,14 +339,40 @@ impl Simulation {
         }
     }
 
-    fn deploy(
-        &mut self,
-        mut envoys: Vec<usize>,
-        batch: usize,
-        (every, lasts): (Duration, Duration),
-    ) {
+    /// Plans that a process starts at the place of an Envoy, if there is to be one.
+    pub(super) fn plan_start(&mut self, index: usize, after: Duration) {
+        let start = Event::Start {
+            envoy: index as u32,
+            incarnation: self.envoys[index].incarnation,
+        };
+        self.queue.push(after, start);
+    }
+
+    fn scale(&mut self, kind: usize, to: u32, drain: Duration) {
+        let (name, mut leaving) = (&self.scenario.envoys[kind].name, Vec::new());
+        self.recorder.mark(
+            self.queue.elapsed(),
+            format!("{name}: {}", counted(to as usize)),
+        );
+        for index in 0..self.envoys.len() {
+            let envoy = &mut self.envoys[index];
+            let wanted = envoy.number <= to;
+            if envoy.kind != kind || envoy.is_wanted == wanted {
+                continue;
+            }
+            envoy.is_wanted = wanted;
+            match wanted {
+                true => self.plan_start(index, Duration::ZERO),
+                false => leaving.push(index),
+            }
+        }
+        let lasts = Duration::ZERO;
+        self.end(leaving, Ends { drain, lasts });
+    }
+
+    fn deploy(&mut self, mut envoys: Vec<usize>, batch: usize, (every, ends): (Duration, Ends)) {
         let rest = envoys.split_off(batch.min(envoys.len()));
-        self.kill(&envoys, lasts);
+        self.end(envoys, ends);
         if rest.is_empty() {
             self.mark("deploy: last batch".to_owned());
             return;
@@ -316,7 +384,7 @@ impl Simulation {
             envoys: rest,
             batch,
             every,
-            lasts,
+            ends,
         };
         self.plan_action(every, next);
     }
@@ -324,27 +392,39 @@ impl Simulation {
     fn demand(&mut self, envoys: Vec<usize>, change: Overlay, lasts: Duration) {
         self.mark(format!("demand of {} changes", counted(envoys.len())));
         if lasts.is_zero() {
-            return self.change_courses(&envoys, |course| course.apply(change));
+            return self.change_courses(&envoys, |course, of| course.apply(change.of_all(of)));
         }
         let number = self.demand_changes;
         self.demand_changes += 1;
-        self.change_courses(&envoys, |course| course.lay(number, change));
+        self.change_courses(&envoys, |course, of| course.lay(number, change.of_all(of)));
         self.plan_action(lasts, Action::DemandEnds { envoys, number });
     }
 
-    /// Changes all demand at some Envoys.
-    pub(super) fn change_courses(&mut self, envoys: &[usize], change: impl Fn(&mut Course)) {
+    /// Changes all demand at some Envoys, and all that is sent to these alone. `change` is given the
+    /// number of Envoys that a course is of.
+    pub(super) fn change_courses(&mut self, envoys: &[usize], change: impl Fn(&mut Course, usize)) {
         let elapsed = self.elapsed();
         for index in envoys {
             let envoy = &mut self.envoys[*index];
-            let streams: &mut Vec<RequestStream> = match &mut envoy.process {
-                Some(Process { streams, .. }) => streams,
-                None => &mut envoy.streams,
-            };
-            for stream in streams {
-                stream.change(elapsed, &change);
+            let of_process = envoy.process.iter_mut();
+            let of_process = of_process.flat_map(|process| &mut process.streams);
+            for stream in of_process.chain(&mut envoy.streams) {
+                stream.change(elapsed, |course| change(course, 1));
             }
             self.attend(*index);
+        }
+        for demand in 0..self.routed.len() {
+            let routed = &mut self.routed[demand];
+            let of = routed.envoys();
+            let is_changed = |index: &usize| envoys.binary_search(index).is_ok();
+            if of.iter().all(is_changed) {
+                let wanted = of.iter().filter(|index| self.envoys[**index].is_wanted);
+                let count = wanted.count();
+                routed
+                    .stream
+                    .change(elapsed, |course| change(course, count));
+                self.plan_requests(demand, Duration::ZERO);
+            }
         }
     }
 

@@ -23,6 +23,7 @@ impl Simulation {
     /// Carries the calls that a process has made, opens its streams, and plans when it goes on.
     pub(super) fn attend(&mut self, index: usize) {
         self.touch(index);
+        self.take_retries();
         let (now, elapsed) = (self.now(), self.elapsed());
         let envoy = &mut self.envoys[index];
         let (incarnation, to) = (envoy.incarnation, Node::Coordinator(envoy.coordinator));
@@ -265,6 +266,7 @@ impl Simulation {
                 let mut outcomes = Outcomes {
                     tally: &mut self.tally,
                     observer: &mut self.observer,
+                    scopes: &self.scopes,
                     at,
                     envoy: index as u32,
                 };

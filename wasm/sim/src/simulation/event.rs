@@ -19,6 +19,8 @@ pub(super) enum Event {
     Start { envoy: u32, incarnation: u32 },
     /// A process has something to do.
     Wake { envoy: u32, incarnation: u32 },
+    /// Requests come for Envoys to be chosen.
+    Requests { demand: u32 },
     /// A shard of a coordinator has something to do.
     Coordinator { coordinator: u32, shard: u16 },
     /// A coordinator opens a stream to its parent.
@@ -107,6 +109,7 @@ impl event_queue::Event for Event {
             Self::Start { envoy, incarnation } | Self::Wake { envoy, incarnation } => {
                 (envoy, incarnation).hash(hasher);
             }
+            Self::Requests { demand } => demand.hash(hasher),
             Self::Coordinator { coordinator, shard } => (coordinator, shard).hash(hasher),
             Self::WatchParent { coordinator } => coordinator.hash(hasher),
             Self::Message(message) => message.digest(hasher),

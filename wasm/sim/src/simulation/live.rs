@@ -11,7 +11,7 @@ use tollgate_core::client::LeaseState;
 use tollgate_core::units::MICRO;
 
 use super::Simulation;
-use crate::demand::{Overlay, RequestStream};
+use crate::demand::Overlay;
 use crate::scenario::Direction;
 use crate::topology::{ActiveCut, Node};
 
@@ -58,7 +58,7 @@ impl Simulation {
                 set,
                 ..Overlay::NONE
             };
-            self.change_courses(&[envoy], |course| course.apply(change));
+            self.change_courses(&[envoy], |course, of| course.apply(change.of_all(of)));
         }
     }
 
@@ -105,15 +105,17 @@ impl Simulation {
     }
 
     /// Returns the state of the Envoy at a place, and of its part of `scope`.
-    pub fn envoy_status(&self, envoy: usize, scope: &str) -> Option<EnvoyStatus> {
-        let envoy = self.envoys.get(envoy)?;
+    pub fn envoy_status(&self, index: usize, scope: &str) -> Option<EnvoyStatus> {
+        let envoy = self.envoys.get(index)?;
         let policy = &self.kinds.get(envoy.kind)?.config.rules.first()?.policy;
         let Some(process) = &envoy.process else {
             return Some(EnvoyStatus::default());
         };
         let [admitted, refused] = process.requests();
+        let mut wants = 0.0;
+        self.wants_at(index, &self.open_counts(), |_, rate| wants += rate);
         let mut status = EnvoyStatus {
-            wants: process.streams.iter().map(RequestStream::token_rate).sum(),
+            wants,
             admitted,
             refused,
             ..EnvoyStatus::default()

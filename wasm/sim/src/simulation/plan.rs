@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::actions::{Action, LostTerm};
+use super::actions::{Action, Ends, LostTerm};
 use super::setup::Regions;
 use super::{Envoy, Simulation};
 use crate::demand::Overlay;
@@ -68,15 +68,29 @@ impl Simulation {
         }
         if let Some(kill) = &event.kill {
             let envoys = self.select(&kill.envoys);
-            let lasts = kill.lasts.0;
-            return Some(Action::Kill { envoys, lasts });
+            let ends = Ends {
+                drain: kill.drain.0,
+                lasts: kill.lasts.0,
+            };
+            return Some(Action::Kill { envoys, ends });
         }
         if let Some(deploy) = &event.deploy {
             return Some(Action::Deploy {
                 envoys: self.select(&deploy.envoys),
                 batch: deploy.batch as usize,
                 every: deploy.every.0,
-                lasts: deploy.lasts.0,
+                ends: Ends {
+                    drain: deploy.drain.0,
+                    lasts: deploy.lasts.0,
+                },
+            });
+        }
+        if let Some(scale) = &event.scale {
+            let mut groups = self.scenario.envoys.iter();
+            return Some(Action::Scale {
+                kind: groups.position(|group| group.name == scale.group)?,
+                to: scale.to,
+                drain: scale.drain.0,
             });
         }
         if let Some(cut) = &event.cut {
@@ -166,6 +180,9 @@ pub(super) fn select(
     let group = selection.group.as_ref();
     let of_group = |kind: usize| group.is_none_or(|name| scenario.envoys[kind].name == *name);
     let all = envoys.iter().enumerate();
+    // Some of the later ones may not be there when it comes to it.
+    let is_first = |envoy: &Envoy| envoy.number <= scenario.envoys[envoy.kind].count;
+    let all = all.filter(|(_, envoy)| selection.count.is_none() || is_first(envoy));
     let all = all.filter(|(_, envoy)| of_group(envoy.kind));
     let mut selected: Vec<usize> = all.map(|(index, _)| index).collect();
     let Some(count) = selection.count else {

@@ -10,7 +10,6 @@ use super::Simulation;
 use super::event::Event;
 use crate::capacities::CapacitySum;
 use crate::coordinator::Coordinator;
-use crate::demand::RequestStream;
 use crate::sample::{ClientSample, Sample, ScopeSample};
 
 /// State of all Envoys.
@@ -18,6 +17,7 @@ use crate::sample::{ClientSample, Sample, ScopeSample};
 struct FleetSum {
     /// By the numbers of scopes and pools.
     sums: Vec<CapacitySum>,
+    wants: f64,
     clients: Vec<ClientSample>,
     envoys: u32,
     leases: u64,
@@ -41,6 +41,7 @@ impl Simulation {
         let (elapsed, seconds) = (self.elapsed(), every.as_secs_f64());
         let mut sample = Sample {
             at: elapsed.as_secs_f64(),
+            wants: fleet.wants,
             envoys: fleet.envoys,
             leases: fleet.leases,
             without_lease: fleet.without_lease,
@@ -60,7 +61,7 @@ impl Simulation {
             self.recorder.count_lost_leases(fleet.lost);
         }
         self.check_tables();
-        self.tally.clear();
+        self.tally.clear(elapsed);
         self.windows.advance();
         self.recorder.keep(elapsed, sample, worst);
     }
@@ -76,12 +77,6 @@ impl Simulation {
                 sample.handed_out += sum.handed_out;
             }
         }
-        let streams = self
-            .envoys
-            .iter()
-            .filter_map(|envoy| envoy.process.as_ref());
-        let streams = streams.flat_map(|process| &process.streams);
-        sample.wants = streams.map(RequestStream::token_rate).sum();
         let watched = self.recorder.watched().iter();
         let scopes = watched.map(|number| {
             let (sum, node) = (&sums[*number], &self.capacities.nodes()[*number]);
@@ -111,18 +106,21 @@ impl Simulation {
         for (number, sum) in fleet.sums.iter_mut().enumerate().take(scopes.asked()) {
             sum.requests = self.tally.of(number);
         }
-        let (envoys, coordinators) = (&mut self.envoys, &self.coordinators);
-        for (index, envoy) in envoys.iter_mut().enumerate() {
+        let open = self.open_counts();
+        for index in 0..self.envoys.len() {
             let mut client = ClientSample {
                 has: Some(0.0),
                 ..ClientSample::default()
             };
+            self.wants_at(index, &open, |number, rate| {
+                fleet.wants += rate;
+                fleet.sums[number as usize].wants += rate;
+                client.wants += if number == 0 { rate } else { 0.0 };
+            });
+            let (envoy, coordinators) = (&mut self.envoys[index], &self.coordinators);
             if let Some(process) = &mut envoy.process {
                 fleet.envoys += 1;
                 fleet.waiting += process.waiting() as u64;
-                for stream in &process.streams {
-                    client.wants += fleet.add_wants(stream);
-                }
                 let mut without = 0;
                 process.scopes(now, |local, id, state| {
                     let Some(number) = scopes.find(id) else {
@@ -151,18 +149,6 @@ impl Simulation {
 // === impl FleetSum ===
 
 impl FleetSum {
-    /// Adds the requests of a stream, and returns those for the first scope.
-    fn add_wants(&mut self, stream: &RequestStream) -> f64 {
-        let (rate, mut first) = (stream.token_rate(), 0.0);
-        for (number, weight) in stream.shape.weights() {
-            self.sums[number as usize].wants += rate * weight;
-            if number == 0 {
-                first = rate * weight;
-            }
-        }
-        first
-    }
-
     /// Adds an Envoy's lease of a scope, and returns it in millionths.
     fn add_lease(&mut self, number: u32, local: Instant, state: &ScopeState, safe: bool) -> u64 {
         let sum = &mut self.sums[number as usize];

@@ -13,15 +13,15 @@ use super::reached::Reached;
 use super::{Envoy, Simulation};
 use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
-use crate::demand::{BulkyBodies, Course, DemandShape, RequestStream, Turn, Zipf};
+use crate::demand::{BulkyBodies, Course, DemandShape, RequestStream, RoutedDemand, Zipf};
 use crate::event_queue::EventQueue;
-use crate::ideal::IdealBuckets;
+use crate::ideal::IdealLimits;
 use crate::limits::LimitTable;
 use crate::observer::ObserverSlot;
 use crate::process::{ProcessKind, Tally};
 use crate::random::{Chance, Random};
 use crate::recorder::Recorder;
-use crate::scenario::{DemandSpec, Program, Routing, Scenario};
+use crate::scenario::{DemandSpec, Program, Scenario};
 use crate::scopes::ScopeTable;
 use crate::topology::Topology;
 use crate::windows::Windows;
@@ -71,7 +71,8 @@ impl Simulation {
         let kinds = kinds.collect();
         scopes.add_shared(&limits);
         let capacities = CapacityTree::new(&scopes, &limits);
-        let ideal = IdealBuckets::new(&capacities, scenario.measure_from.0);
+        let from = scenario.measure_from.0;
+        let ideal = IdealLimits::new(&capacities, &scopes, &limits, from);
         let tally = Tally::new(scopes.asked(), ideal);
         let windows = Windows::new(scopes.node_count(), scenario.sample.0);
         let mut regions = Regions::of_all(&scenario);
@@ -86,6 +87,7 @@ impl Simulation {
             limits,
             scopes: Rc::new(scopes),
             envoys: envoys(&scenario),
+            routed: Vec::new(),
             topology: topology(&scenario, queue.now(), &mut regions),
             coordinators,
             lowered: BTreeMap::new(),
@@ -109,39 +111,54 @@ impl Simulation {
 
     /// Gives the Envoys their parts of all demand.
     fn distribute(&mut self, shapes: &[Rc<DemandShape>]) {
-        let demands: Vec<_> = self.scenario.demand.iter().zip(shapes).collect();
-        for (demand, shape) in demands {
+        let demands = self.scenario.demand.clone();
+        for (demand, shape) in demands.iter().zip(shapes) {
             let selected = select(
                 &self.scenario,
                 &self.envoys,
                 &demand.envoys,
                 &mut self.event_random,
             );
-            let count = selected.len().max(1) as f64;
-            let (program, scale) = match (&demand.each, &demand.total) {
-                (Some(each), _) => (each, 1.0),
-                (None, Some(total)) => (total, 1.0 / count),
-                (None, None) => (&Program::Constant(crate::scenario::Amount(0.0)), 0.0),
-            };
-            let program = Rc::new(program.clone());
-            let takes_turns = demand.routing == Routing::RoundRobin;
-            let shared = takes_turns.then(|| self.start_random.fork());
-            let of = selected.len() as u32;
-            for (place, envoy) in (0..).zip(selected) {
-                let (scale, random, turn) = match &shared {
-                    Some(shared) => (scale * count, shared.clone(), Turn { place, of }),
-                    None => (scale, self.start_random.fork(), Turn::ALWAYS),
-                };
-                let course = Course::new(program.clone(), scale);
-                let shape = shape.clone();
-                let stream = RequestStream::new(Duration::ZERO, shape, course, random, turn);
-                self.envoys[envoy].streams.push(stream);
+            match (&demand.each, &demand.total) {
+                (Some(each), _) => self.give_each(shape, each, selected),
+                (None, Some(total)) => self.give_router(shape, total, (demand, selected)),
+                (None, None) => {}
             }
         }
     }
 
+    /// Gives each of some Envoys its own stream of requests.
+    fn give_each(&mut self, shape: &Rc<DemandShape>, program: &Program, envoys: Vec<usize>) {
+        let course = Course::new(Rc::new(program.clone()));
+        for envoy in envoys {
+            let (shape, course) = (shape.clone(), course.clone());
+            let random = self.start_random.fork();
+            let stream = RequestStream::new(Duration::ZERO, shape, course, random);
+            self.envoys[envoy].streams.push(stream);
+        }
+    }
+
+    /// Adds a stream whose requests a router sends to one of some Envoys each.
+    fn give_router(
+        &mut self,
+        shape: &Rc<DemandShape>,
+        program: &Program,
+        (demand, envoys): (&DemandSpec, Vec<usize>),
+    ) {
+        let (course, shape) = (Course::new(Rc::new(program.clone())), shape.clone());
+        let (random, router) = (self.start_random.fork(), self.start_random.fork());
+        let stream = RequestStream::new(Duration::ZERO, shape, course, random);
+        let calls = (demand.routing, demand.retries);
+        let number = self.routed.len() as u32;
+        let routed = RoutedDemand::new(number, stream, calls, envoys, router);
+        self.routed.push(routed);
+    }
+
     /// Plans the first events.
     fn begin(&mut self) {
+        for demand in 0..self.routed.len() {
+            self.plan_requests(demand, Duration::ZERO);
+        }
         for index in 0..self.envoys.len() {
             let over = self.scenario.envoys[self.envoys[index].kind].start_over.0;
             let after = self.start_random.between(0, over.as_micros() as u64);
@@ -208,8 +225,11 @@ fn envoys(scenario: &Scenario) -> Vec<Envoy> {
         let mut coordinators = scenario.coordinators.iter();
         let coordinator =
             named.and_then(|named| coordinators.position(|known| known.name == *named));
-        envoys.extend((1..=group.count).map(|number| Envoy {
+        envoys.extend((1..=scenario.places(group)).map(|number| Envoy {
             kind,
+            number,
+            is_wanted: number <= group.count,
+            is_draining: false,
             name: format!("{}-{number}", group.name),
             coordinator: coordinator.unwrap_or(0),
             incarnation: 0,
@@ -225,7 +245,7 @@ fn topology(scenario: &Scenario, started: Instant, regions: &mut Regions) -> Top
     let mut of_envoys = Vec::new();
     for group in &scenario.envoys {
         let region = regions.number(&group.region);
-        of_envoys.extend((0..group.count).map(|_| region));
+        of_envoys.extend((0..scenario.places(group)).map(|_| region));
     }
     let coordinators = scenario.coordinators.iter();
     let of_coordinators = coordinators.map(|spec| regions.number(&spec.region));

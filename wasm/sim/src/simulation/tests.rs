@@ -15,6 +15,8 @@ mod groups;
 mod ideal;
 mod masters;
 mod nudges;
+mod pods;
+mod units;
 mod workers;
 
 /// Returns a scenario of so many Envoys that want `each` of one scope.
@@ -336,6 +338,7 @@ fn a_deploy_replaces_every_envoy() {
             batch: 2,
             every: Span::from_secs(4),
             lasts: Span::from_secs(1),
+            ..Deploy::default()
         }),
         ..at(10)
     }];
@@ -442,8 +445,8 @@ fn an_onlooker_can_make_things_happen() {
     simulation.run_until(Duration::from_secs(10));
     let kill = EventSpec {
         kill: Some(Kill {
-            envoys: Selection::default(),
             lasts: Span::from_secs(5),
+            ..Kill::default()
         }),
         ..EventSpec::default()
     };

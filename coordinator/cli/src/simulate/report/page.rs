@@ -37,6 +37,7 @@ pub(super) fn render(record: &RunRecord<'_>) -> String {
         ("description", escaped(record.description)),
         ("algorithm", algorithm.unwrap_or_default()),
         ("figures", table_of_figures(record)),
+        ("limits", table_of_limits(record)),
         ("laws", laws(record)),
         ("marks", marks(record)),
         ("charts", charts(record)),
@@ -98,10 +99,19 @@ fn table_of_figures(record: &RunRecord<'_>) -> String {
     rows.collect()
 }
 
+fn table_of_limits(record: &RunRecord<'_>) -> String {
+    let rows = record.limits.iter().map(figures::limit_row);
+    table(&figures::LIMIT_HEADER.replace('_', " "), rows)
+}
+
 fn table_of_runs(comparison: &Comparison) -> String {
-    let header = HEADER.to_lowercase();
+    table(&HEADER.to_lowercase(), comparison.rows().into_iter())
+}
+
+/// Returns rows below a header, whose columns are apart by `|`.
+fn table(header: &str, rows: impl Iterator<Item = Vec<String>>) -> String {
     let header: String = header.split('|').map(|name| cell("th", name)).collect();
-    let rows = comparison.rows().into_iter().map(|row| {
+    let rows = rows.map(|row| {
         let cells = row.iter().map(|text| cell("td", text));
         format!("<tr>{}</tr>", cells.collect::<String>())
     });

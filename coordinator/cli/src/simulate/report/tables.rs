@@ -5,6 +5,7 @@ use tollgate_sim::sample::Sample;
 
 use super::RunRecord;
 use crate::failure::Failure;
+use crate::simulate::figures::{LIMIT_HEADER, limit_row};
 
 // === free functions ===
 
@@ -74,6 +75,12 @@ pub(super) fn clients(record: &RunRecord<'_>) -> Result<String, Failure> {
         })
     });
     table("seconds,envoy,wants,has", rows)
+}
+
+/// Returns the figures of each limit.
+pub(super) fn limits(record: &RunRecord<'_>) -> Result<String, Failure> {
+    let header = LIMIT_HEADER.replace('|', ",");
+    table(&header, record.limits.iter().map(limit_row))
 }
 
 /// Returns the CSV of `rows` below `header`.

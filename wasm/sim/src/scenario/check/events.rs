@@ -20,6 +20,7 @@ impl Check<'_> {
             event.demand.is_some(),
             event.limits.is_some(),
             event.trap.is_some(),
+            event.scale.is_some(),
         ];
         let count = changes.into_iter().filter(|there| *there).count();
         self.ensure(count == 1, field, || {
@@ -125,6 +126,9 @@ impl Check<'_> {
         }
         if let Some(deploy) = &event.deploy {
             self.deploy(&join(field, "deploy.batch"), deploy);
+        }
+        if let Some(scale) = &event.scale {
+            self.group_name(&join(field, "scale.group"), &scale.group);
         }
         if let Some(cut) = &event.cut {
             self.cut(&join(field, "cut"), cut);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::scenario::{
-    Amount, Cut, DemandChange, Deploy, Kill, Mishaps, OnOff, ScopeSpread, Share, Walk,
+    Amount, Cut, DemandChange, Deploy, Kill, Mishaps, OnOff, Scale, ScopeSpread, Share, Walk,
 };
 
 /// Returns a scenario of so many Envoys, each of which is asked for so many scopes.
@@ -169,6 +169,7 @@ fn regions_and_batches_of_events_have_to_fit() {
             batch,
             envoys,
             every: Span::default(),
+            drain: Span::default(),
             lasts: Span::default(),
         }),
         ..EventSpec::default()
@@ -233,18 +234,65 @@ fn steps_are_not_shorter_than_a_millisecond() {
 }
 
 #[test]
-fn envoys_that_walk_alone_take_no_turns() {
-    let mut of = scenario(1, 1, Span::from_secs(1));
-    of.demand[0].routing = Routing::RoundRobin;
-    assert_eq!(of.check(0), []);
-    of.demand[0].each = Some(Program::Walk(Walk {
-        from: Amount(1.0),
-        by: Share(0.1),
-        every: Span::from_secs(1),
-    }));
-    let errors = of.check(0);
-    assert_eq!(errors.len(), 1, "{errors:?}");
-    assert_eq!(errors[0].field, "demand[0].routing");
+fn routing_retries_and_bursts_have_their_rules() {
+    let in_turn = |requests| {
+        Routing::InTurn(InTurn {
+            requests,
+            pause: Span::default(),
+        })
+    };
+    let rows = [
+        (true, Routing::Sticky, 3, Arrivals::Bursts(1), vec![]),
+        (false, Routing::Random, 0, Arrivals::Bursts(7), vec![]),
+        (false, Routing::Sticky, 0, Arrivals::Even, vec!["routing"]),
+        (false, Routing::Random, 3, Arrivals::Even, vec!["retries"]),
+        (
+            true,
+            in_turn(0),
+            0,
+            Arrivals::Bursts(0),
+            vec!["arrivals.bursts", "routing.in_turn.requests"],
+        ),
+    ];
+    for (is_total, routing, retries, arrivals, want) in rows {
+        let mut of = scenario(1, 1, Span::from_secs(1));
+        let demand = &mut of.demand[0];
+        if is_total {
+            demand.total = demand.each.take();
+        }
+        (demand.routing, demand.retries, demand.arrivals) = (routing, retries, arrivals);
+        let errors = of.check(0);
+        let fields = errors
+            .iter()
+            .map(|error| error.field.replace("demand[0].", ""));
+        assert_eq!(fields.collect::<Vec<_>>(), want, "{errors:?}");
+    }
+}
+
+#[test]
+fn a_group_that_is_scaled_has_to_be_there() {
+    let scale = |group: &str, to| EventSpec {
+        scale: Some(Scale {
+            group: group.to_owned(),
+            to,
+            drain: Span::default(),
+        }),
+        ..EventSpec::default()
+    };
+    let rows = [
+        (scale("far", 9), None),
+        (scale("far", 0), None),
+        (
+            scale("fra", 9),
+            Some(("scale.group", "\"fra\" is none of near, far")),
+        ),
+    ];
+    assert_errors(rows);
+    let mut of = scenario(2, 1, Span::from_secs(1));
+    of.events = vec![scale("envoy", 9), scale("envoy", 3)];
+    assert_eq!(of.envoy_count(), 9);
+    of.events = vec![scale("envoy", u32::MAX)];
+    assert_eq!(of.check(0)[0].field, "envoys");
 }
 
 #[test]

@@ -100,18 +100,17 @@ impl Simulation {
         let now = self.now();
         let envoys = self.envoys.iter().enumerate();
         let processes = envoys.filter_map(|(index, envoy)| Some((index, envoy.process.as_ref()?)));
+        let open = self.open_counts();
         for (index, process) in processes {
             let mut claims = vec![Claim::of(index); divisions.len()];
-            for stream in &process.streams {
-                for (number, weight) in stream.shape.weights() {
-                    let number = number as usize;
-                    let shared = nodes[number].parent;
-                    let of = [Some(number), shared].into_iter().flatten();
-                    for place in of.filter_map(|number| *places.get(number)?) {
-                        claims[place].wants += stream.token_rate() * weight;
-                    }
+            self.wants_at(index, &open, |number, rate| {
+                let number = number as usize;
+                let shared = nodes[number].parent;
+                let of = [Some(number), shared].into_iter().flatten();
+                for place in of.filter_map(|number| *places.get(number)?) {
+                    claims[place].wants += rate;
                 }
-            }
+            });
             process.scopes(now, |local, id, state| {
                 let number = self.scopes.find(id);
                 if let Some(place) = number.and_then(|number| places[number as usize]) {

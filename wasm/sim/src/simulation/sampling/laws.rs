@@ -70,7 +70,8 @@ impl Simulation {
         self.limits.switch(limits);
         let after = CapacityTree::new(&self.scopes, &self.limits);
         let elapsed = self.elapsed();
-        self.tally.ideal.set_capacities(elapsed, &after);
+        let (ideal, scopes) = (&mut self.tally.ideal, &self.scopes);
+        ideal.set_limits(elapsed, &after, scopes, &mut self.limits);
         let before = std::mem::replace(&mut self.capacities, after);
         let now = self.now();
         let mut changed = Vec::new();

@@ -1,0 +1,75 @@
+//! Requests that were refused and come again.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+/// The most callers of one entry of the demand that wait to ask again; more give up.
+const RETRIES_MAX: usize = 100_000;
+
+/// Request that comes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Retry {
+    /// Its time since the start.
+    pub(crate) at: Duration,
+    /// Number of its demand.
+    pub(crate) demand: u32,
+    /// Number of the scope.
+    pub(crate) scope: u32,
+    /// Times that it comes again after this one.
+    pub(crate) left: u32,
+}
+
+/// Requests that come again, by their times.
+#[derive(Debug, Default)]
+pub(crate) struct Retries(BinaryHeap<Reverse<Retry>>);
+
+// === impl Retries ===
+
+impl Retries {
+    pub(crate) fn push(&mut self, retry: Retry) {
+        if self.0.len() < RETRIES_MAX {
+            self.0.push(Reverse(retry));
+        }
+    }
+
+    /// Returns the time of the next one.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.0.peek().map(|Reverse(retry)| retry.at)
+    }
+
+    /// Takes the next one that comes until `now`.
+    pub(crate) fn take(&mut self, now: Duration) -> Option<Retry> {
+        self.due().filter(|at| *at <= now)?;
+        self.0.pop().map(|Reverse(retry)| retry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_come_in_time_and_are_bounded() {
+        let retry = |at| Retry {
+            at: Duration::from_millis(at),
+            demand: 0,
+            scope: 0,
+            left: 0,
+        };
+        let mut retries = Retries::default();
+        for at in [30, 10, 20] {
+            retries.push(retry(at));
+        }
+        assert_eq!(retries.due(), Some(Duration::from_millis(10)));
+        assert_eq!(retries.take(Duration::from_millis(9)), None);
+        let until = Duration::from_millis(25);
+        assert_eq!(retries.take(until), Some(retry(10)));
+        assert_eq!(retries.take(until), Some(retry(20)));
+        assert_eq!(retries.take(until), None);
+        for at in 0..RETRIES_MAX as u64 + 1 {
+            retries.push(retry(at));
+        }
+        assert_eq!(retries.0.len(), RETRIES_MAX);
+    }
+}

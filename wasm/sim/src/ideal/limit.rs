@@ -1,0 +1,262 @@
+//! One ideal limit, and beside it the fleet's use of the same limit.
+
+use std::time::Duration;
+
+use tollgate_core::bucket::TokenBucket;
+use tollgate_core::lease::Unit;
+use tollgate_core::units::{Capacity, Instant, MICRO, Tokens};
+
+use super::part;
+use crate::capacities::CapacityNode;
+use crate::figures::LimitFigures;
+
+/// Ideal limit of one unit. With an unlimited capacity it lets everything pass and counts nothing.
+#[derive(Debug)]
+pub(super) struct IdealLimit {
+    pub(super) unit: Unit,
+    capacity: Capacity,
+    meter: Meter,
+    /// The capacity that it lies in.
+    pub(super) parent: Option<usize>,
+    /// Tokens that came first, and those that the ideal limit admitted, and the fleet.
+    pub(super) asked: u64,
+    pub(super) admitted: [u64; 2],
+    /// Tokens that the ideal limit admitted since the last sample.
+    pub(super) sampled: u64,
+    /// Longest time after which a refused request was told to come again.
+    pub(super) longest_pause: Duration,
+    /// Micro-tokens of the fleet's deepest debt, and of its deepest debt that no cause explains.
+    debts: [u64; 2],
+}
+
+/// State of an ideal limit and of the fleet's use of it.
+#[derive(Debug)]
+enum Meter {
+    Rate {
+        ideal: TokenBucket,
+        /// Pays for all that the fleet admitted.
+        fleet: TokenBucket,
+        /// Pays for what the fleet admitted under leases; late costs only empty it.
+        explained: TokenBucket,
+    },
+    InFlight {
+        ideal: u64,
+        fleet: u64,
+    },
+}
+
+/// Amount beyond `burst + rate * t` in the window where it is most, by its causes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Beyond {
+    pub(super) all: f64,
+    pub(super) safe: f64,
+    pub(super) late: f64,
+    pub(super) rest: f64,
+}
+
+// === impl IdealLimit ===
+
+impl IdealLimit {
+    pub(super) fn of_requests(node: &CapacityNode) -> Self {
+        let mut limit = Self::unlimited(Unit::Requests);
+        limit.parent = node.parent;
+        limit.set(Instant::ZERO, node.capacity.capacity, node.burst);
+        limit
+    }
+
+    pub(super) fn unlimited(unit: Unit) -> Self {
+        let bucket = TokenBucket::new(Instant::ZERO, Capacity::UNLIMITED.as_rate(), Tokens::ZERO);
+        Self {
+            unit,
+            capacity: Capacity::UNLIMITED,
+            meter: match unit.is_concurrency() {
+                true => Meter::InFlight { ideal: 0, fleet: 0 },
+                false => Meter::Rate {
+                    ideal: bucket,
+                    fleet: bucket,
+                    explained: bucket,
+                },
+            },
+            parent: None,
+            asked: 0,
+            admitted: [0; 2],
+            sampled: 0,
+            longest_pause: Duration::ZERO,
+            debts: [0; 2],
+        }
+    }
+
+    pub(super) fn is_bounded(&self) -> bool {
+        !self.capacity.is_unlimited()
+    }
+
+    /// Changes the limit. Higher bursts add the difference at once, lower ones take it, if it is there.
+    pub(super) fn set(&mut self, now: Instant, capacity: Capacity, burst: Tokens) {
+        self.capacity = capacity;
+        let Meter::Rate {
+            ideal,
+            fleet,
+            explained,
+        } = &mut self.meter
+        else {
+            return;
+        };
+        let lower = ideal.burst().saturating_sub(burst);
+        let left = Tokens::from_micros(ideal.balance(now).max(0).unsigned_abs());
+        ideal.charge(now, lower.min(left));
+        for bucket in [ideal, fleet, explained] {
+            let higher = burst.saturating_sub(bucket.burst());
+            bucket.set(now, capacity.as_rate(), burst);
+            bucket.give_back(now, higher);
+        }
+    }
+
+    /// Ends the limit.
+    pub(super) fn lift(&mut self, now: Instant) {
+        let burst = match &self.meter {
+            Meter::Rate { ideal, .. } => ideal.burst(),
+            Meter::InFlight { .. } => Tokens::ZERO,
+        };
+        self.set(now, Capacity::UNLIMITED, burst);
+    }
+
+    /// Returns the time until a request for `cost` tokens passes; none if that is not known.
+    pub(super) fn pause(&self, now: Instant, cost: u32) -> Option<Duration> {
+        match &self.meter {
+            Meter::Rate { ideal, .. } => {
+                let need = match self.unit {
+                    Unit::Requests => whole(cost.into()),
+                    // Those of a request are known when it has passed.
+                    _ => Tokens::from_micros(1),
+                };
+                ideal.time_until(now, need)
+            }
+            Meter::InFlight { ideal, .. } => (*ideal < self.permits()).then_some(Duration::ZERO),
+        }
+    }
+
+    pub(super) fn admit_ideal(&mut self, now: Instant, cost: u32) {
+        match &mut self.meter {
+            Meter::Rate { ideal, .. } if self.unit == Unit::Requests => {
+                ideal.charge(now, whole(cost.into()));
+            }
+            Meter::Rate { .. } => {}
+            Meter::InFlight { ideal, .. } => *ideal += 1,
+        }
+    }
+
+    /// Notes that the fleet admitted a request, whether with a lease. Debts are kept if it `counts`.
+    pub(super) fn admit_fleet(&mut self, now: Instant, cost: u32, is_leased: bool, counts: bool) {
+        let most = self.permits();
+        match &mut self.meter {
+            Meter::Rate {
+                fleet, explained, ..
+            } if self.unit == Unit::Requests => {
+                let cost = whole(cost.into());
+                fleet.charge(now, cost);
+                explained.charge(now, if is_leased { cost } else { Tokens::ZERO });
+            }
+            Meter::Rate { .. } => {}
+            Meter::InFlight { fleet, .. } => {
+                *fleet += 1;
+                let beyond = fleet.saturating_sub(most) * MICRO * u64::from(counts);
+                self.debts = self.debts.map(|debt| debt.max(beyond));
+            }
+        }
+        self.note_debts(now, counts);
+    }
+
+    /// Charges bytes of a request that ideal limits admitted.
+    pub(super) fn charge_ideal(&mut self, now: Instant, bytes: u64) {
+        if let Meter::Rate { ideal, .. } = &mut self.meter {
+            ideal.charge(now, whole(bytes));
+        }
+    }
+
+    /// Charges bytes of a request that the fleet admitted; they are late costs if there were some left.
+    pub(super) fn charge_fleet(&mut self, now: Instant, bytes: u64, is_late: bool, counts: bool) {
+        if let Meter::Rate {
+            fleet, explained, ..
+        } = &mut self.meter
+        {
+            let cost = whole(bytes);
+            fleet.charge(now, cost);
+            let left = Tokens::from_micros(explained.balance(now).max(0).unsigned_abs());
+            explained.charge(now, if is_late { cost.min(left) } else { cost });
+        }
+        self.note_debts(now, counts);
+    }
+
+    /// Ends a request in flight.
+    pub(super) fn give_back(&mut self, is_ideal: bool) {
+        if let Meter::InFlight { ideal, fleet } = &mut self.meter {
+            let count = if is_ideal { ideal } else { fleet };
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Returns whether a bucket with all that the fleet admitted has anything left.
+    pub(super) fn fleet_has_some(&self, now: Instant) -> bool {
+        match &self.meter {
+            Meter::Rate { fleet, .. } => fleet.balance(now) > 0,
+            Meter::InFlight { .. } => true,
+        }
+    }
+
+    pub(super) fn beyond(&self) -> Beyond {
+        let [all, rest] = self.debts.map(|debt| debt as f64 / MICRO as f64);
+        let explained = (all - rest).max(0.0);
+        let is_safe = self.unit == Unit::Requests;
+        Beyond {
+            all,
+            safe: if is_safe { explained } else { 0.0 },
+            late: if is_safe { 0.0 } else { explained },
+            rest,
+        }
+    }
+
+    /// Returns the figures of the limit of `scope`.
+    pub(super) fn figures(&self, scope: &str) -> LimitFigures {
+        let ([ideal, admitted], beyond) = (self.admitted, self.beyond());
+        LimitFigures {
+            scope: scope.to_owned(),
+            unit: self.unit.name(),
+            capacity: self.capacity.as_f64(),
+            asked: self.asked,
+            admitted,
+            ideal,
+            of_ideal: part(admitted, ideal),
+            beyond: beyond.all,
+            beyond_safe: beyond.safe,
+            beyond_late: beyond.late,
+            beyond_rest: beyond.rest,
+            longest_pause: self.longest_pause.as_secs_f64(),
+        }
+    }
+
+    /// Returns the most requests in flight.
+    fn permits(&self) -> u64 {
+        match self.is_bounded() {
+            true => self.capacity.as_micros() / MICRO,
+            false => u64::MAX,
+        }
+    }
+
+    fn note_debts(&mut self, now: Instant, counts: bool) {
+        if let Meter::Rate {
+            fleet, explained, ..
+        } = &self.meter
+            && counts
+        {
+            let debt = |bucket: &TokenBucket| bucket.balance(now).min(0).unsigned_abs();
+            self.debts[0] = self.debts[0].max(debt(fleet));
+            self.debts[1] = self.debts[1].max(debt(explained));
+        }
+    }
+}
+
+// === free functions ===
+
+fn whole(tokens: u64) -> Tokens {
+    Tokens::from_whole(tokens)
+}

@@ -1,0 +1,146 @@
+//! Pods that come and go, and callers that come again.
+
+use tollgate_core::units::Tokens;
+
+use super::*;
+use crate::figures::LimitFigures;
+use crate::scenario::{Routing, Scale};
+
+/// Returns a scenario of so many Envoys to which `total` requests per second are sent in turn.
+fn routed(count: u32, total: Program) -> Scenario {
+    let mut scenario = fleet(count, 0.0);
+    scenario.measure_from = Span::default();
+    scenario.demand[0].each = None;
+    scenario.demand[0].total = Some(total);
+    scenario.demand[0].routing = Routing::RoundRobin;
+    scenario
+}
+
+/// Returns the finished run with a limit on tenants, and the figures of that.
+fn play(scenario: Scenario, rate: f64, burst: u64) -> (Simulation, LimitFigures) {
+    let limit = Limit {
+        burst: Tokens::from_whole(burst),
+        ..Limit::new(Capacity::try_from_f64(rate).unwrap())
+    };
+    let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
+    let mut simulation = Simulation::new(scenario, vec![Box::new(limits)]).unwrap();
+    while simulation.step() {}
+    assert!(simulation.violations().is_empty());
+    let limits = simulation.limit_figures();
+    assert_eq!(limits.len(), 1, "{limits:?}");
+    (simulation, limits[0].clone())
+}
+
+fn scale(to: u32, drain: u64) -> Option<Scale> {
+    Some(Scale {
+        group: "envoy".to_owned(),
+        to,
+        drain: Span::from_secs(drain),
+    })
+}
+
+#[test]
+fn a_group_is_scaled_out_and_in_and_its_requests_go_to_those_that_run() {
+    let mut scenario = routed(2, Program::Constant(Amount(100.0)));
+    let (out, back) = (scale(5, 0), scale(1, 3));
+    scenario.events = vec![
+        EventSpec {
+            scale: out,
+            ..at(10)
+        },
+        EventSpec {
+            scale: back,
+            ..at(20)
+        },
+    ];
+    let (run, limit) = play(scenario, 500.0, 500);
+    let samples = |second: usize| &run.samples()[second - 1];
+    let envoys = [9, 11, 22, 24, 29].map(|second| samples(second).envoys);
+    assert_eq!(envoys, [2, 5, 5, 1, 1]);
+    let wants = |second: usize| samples(second).clients.iter().map(|client| client.wants);
+    assert!(wants(15).all(|wants| (wants - 20.0).abs() < 1e-6));
+    // Those that drain are asked for nothing any more.
+    assert_eq!(wants(22).collect::<Vec<_>>(), [100.0, 0.0, 0.0, 0.0, 0.0]);
+    // A few came before the first Envoy ran.
+    assert!(limit.asked >= 2990, "{limit:?}");
+    assert_eq!(limit.admitted, limit.asked, "{limit:?}");
+}
+
+#[test]
+fn a_pod_that_drains_gives_its_leases_back() {
+    let killed = |drain| {
+        let mut scenario = routed(2, Program::Constant(Amount(100.0)));
+        scenario.events = vec![EventSpec {
+            kill: Some(Kill {
+                envoys: Selection {
+                    count: Some(1),
+                    ..Selection::default()
+                },
+                drain: Span::from_secs(drain),
+                lasts: Span::from_secs(30),
+            }),
+            ..at(10)
+        }];
+        play(scenario, 100.0, 100).0
+    };
+    let has = |run: &Simulation, second: usize| {
+        let clients = run.samples()[second - 1].clients.iter();
+        clients
+            .map(|client| client.has.unwrap())
+            .fold(0.0, f64::max)
+    };
+    let (drained, dead) = (killed(4), killed(0));
+    assert!(has(&drained, 13) > 95.0, "{}", has(&drained, 13));
+    assert!(has(&dead, 13) < 60.0, "{}", has(&dead, 13));
+    assert_eq!(drained.samples()[12].envoys, 2);
+    assert_eq!(drained.samples()[15].envoys, 1);
+    assert_eq!(dead.samples()[12].envoys, 1);
+    assert_eq!(drained.marks()[0].text, "1 Envoy drain");
+}
+
+#[test]
+fn callers_that_come_again_after_the_time_named_all_pass_in_the_end() {
+    let on = Program::Spike(crate::scenario::Spike {
+        from: Amount(0.0),
+        to: Amount(30.0),
+        at: Span::from_secs(1),
+        lasts: Span::from_secs(1),
+    });
+    let mut scenario = routed(1, on);
+    scenario.demand[0].retries = 1000;
+    let (run, limit) = play(scenario, 2.0, 10);
+    assert_eq!((limit.asked, limit.ideal), (30, 30), "{limit:?}");
+    assert!(limit.admitted >= 29, "{limit:?}");
+    assert!((0.4..=1.1).contains(&limit.longest_pause), "{limit:?}");
+    let figures = run.figures();
+    assert!(
+        figures.refused > 20 && figures.beyond_rest < 0.5,
+        "{figures:?}"
+    );
+}
+
+#[test]
+fn excess_without_a_lease_is_told_from_excess_that_nothing_explains() {
+    let mut scenario = routed(3, Program::Constant(Amount(300.0)));
+    scenario.events = vec![EventSpec {
+        crash: crash(100),
+        ..at(5)
+    }];
+    scenario.envoys[0].safe = Amount(20.0);
+    // Leases end after 10 s; then each of three Envoys has 20.
+    let (_, limit) = play(scenario, 40.0, 40);
+    assert!(limit.beyond > 100.0, "{limit:?}");
+    assert!(limit.beyond_safe > 0.8 * limit.beyond, "{limit:?}");
+    assert!(limit.beyond_rest < 20.0, "{limit:?}");
+    let mut alone = routed(3, Program::Constant(Amount(150.0)));
+    alone.demand[0].routing = Routing::Random;
+    let limits = limits(&[40]);
+    let each = Some(Algorithm::Static);
+    let mut run = Simulation::with_algorithm(alone, limits, each).unwrap();
+    while run.step() {}
+    let figures = run.figures();
+    assert!(
+        figures.beyond_rest > 0.9 * figures.beyond_ideal,
+        "{figures:?}"
+    );
+}

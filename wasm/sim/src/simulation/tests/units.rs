@@ -1,0 +1,59 @@
+//! Ideal limits of other units than requests.
+
+use tollgate_core::lease::Unit;
+
+use super::*;
+use crate::figures::LimitFigures;
+use crate::limits::ScopeLimits;
+
+/// Limit of one unit of all scopes.
+struct UnitLimits(Unit, u64);
+
+impl LimitSource for UnitLimits {
+    fn limits_of(&self, scope: &std::sync::Arc<str>) -> ScopeLimits {
+        let limit = Limit::new(Capacity::from_whole(self.1));
+        ScopeLimits::own(scope, [(self.0, limit)])
+    }
+}
+
+/// Returns the figures of the limit, to which so many requests per second come at each of `envoys`.
+fn play(envoys: u32, each: f64, (unit, most): (Unit, u64)) -> LimitFigures {
+    let mut scenario = fleet(envoys, each);
+    scenario.measure_from = Span::default();
+    scenario.demand[0].arrivals = Arrivals::Poisson;
+    scenario.demand[0].takes = Span::from_millis(500);
+    scenario.demand[0].bytes = [0, 50_000];
+    let limits = Box::new(UnitLimits(unit, most));
+    let mut run = Simulation::new(scenario, vec![limits]).unwrap();
+    assert_eq!(run.unlimited_scopes(), Vec::<&str>::new());
+    while run.step() {}
+    let limits = run.limit_figures();
+    assert_eq!(
+        (limits.len(), limits[0].unit),
+        (1, unit.name()),
+        "{limits:?}"
+    );
+    limits[0].clone()
+}
+
+#[test]
+fn a_count_of_requests_in_flight_stands_beside_permits() {
+    let limit = play(1, 20.0, (Unit::Concurrency, 5));
+    assert!(
+        (0.95..=1.05).contains(&limit.of_ideal.unwrap()),
+        "{limit:?}"
+    );
+    // Twice as many come as there is room for.
+    assert!(limit.ideal * 4 < limit.asked * 3, "{limit:?}");
+    let several = play(5, 4.0, (Unit::Concurrency, 5));
+    assert!(several.of_ideal.unwrap() < 0.95, "{several:?}");
+}
+
+#[test]
+fn bytes_that_come_late_explain_what_passes_beyond() {
+    let limit = play(1, 40.0, (Unit::ResponseBytes, 1_000_000));
+    assert!((0.9..=1.1).contains(&limit.of_ideal.unwrap()), "{limit:?}");
+    assert!(limit.beyond > 0.0 && limit.beyond_safe == 0.0, "{limit:?}");
+    assert!(limit.beyond_late >= 0.5 * limit.beyond, "{limit:?}");
+    assert_eq!(limit.beyond, limit.beyond_late + limit.beyond_rest);
+}
