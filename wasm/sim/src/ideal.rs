@@ -95,7 +95,7 @@ impl IdealLimits {
     pub(crate) fn new(
         capacities: &CapacityTree,
         scopes: &ScopeTable,
-        limits: &mut LimitTable,
+        limits: &LimitTable,
         measure_from: Duration,
     ) -> Self {
         let of_requests = capacities.nodes().iter().map(IdealLimit::of_requests);
@@ -118,7 +118,7 @@ impl IdealLimits {
         at: Duration,
         capacities: &CapacityTree,
         scopes: &ScopeTable,
-        limits: &mut LimitTable,
+        limits: &LimitTable,
     ) {
         self.settle(at);
         let now = instant(at);
@@ -129,7 +129,7 @@ impl IdealLimits {
         self.set_others(now, scopes, limits);
     }
 
-    fn set_others(&mut self, now: Instant, scopes: &ScopeTable, limits: &mut LimitTable) {
+    fn set_others(&mut self, now: Instant, scopes: &ScopeTable, limits: &LimitTable) {
         for place in self.others.values().flatten() {
             self.limits[*place].lift(now);
         }

@@ -20,8 +20,8 @@ pub use self::demand::{
     Walk,
 };
 pub use self::event::{
-    Crash, Cut, DemandChange, Deploy, Direction, EventSpec, HandOver, Kill, LoseTerm, Mishaps, Scale,
-    Selection, Stop, Trap,
+    Crash, Cut, DemandChange, Deploy, Direction, EventSpec, HandOver, Kill, LoseTerm, Mishaps,
+    Scale, Selection, Stop, Trap,
 };
 pub use self::fleet::{CoordinatorSpec, EnvoyGroup, FirstTerm, NoLease};
 pub use self::network::NetworkSpec;

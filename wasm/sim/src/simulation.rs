@@ -337,7 +337,6 @@ impl Simulation {
         let mut outcomes = Outcomes {
             tally: &mut self.tally,
             observer: &mut self.observer,
-            scopes: &self.scopes,
             at: at.1,
             envoy: index as u32,
         };

@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::demand::{IncomingRequest, Retry};
 use crate::ideal::{FleetAdmission, IdealLimits};
 use crate::observer::{ObserverSlot, RequestEvent, RequestOutcome};
-use crate::scopes::ScopeTable;
 
 /// Requests that went on and that were refused, of each scope, since the last sample. One that takes
 /// several tokens counts as so many.
@@ -49,7 +48,6 @@ pub(super) enum LoggedOutcome {
 pub(crate) struct Outcomes<'a> {
     pub(crate) tally: &'a mut Tally,
     pub(crate) observer: &'a mut ObserverSlot,
-    pub(crate) scopes: &'a ScopeTable,
     /// Time since the start.
     pub(crate) at: Duration,
     /// Place of the process.

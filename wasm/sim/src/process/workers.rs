@@ -152,7 +152,12 @@ impl Workers {
     }
 
     /// Lets a worker decide on a request, now or among all that is due.
-    pub(super) fn request(self: &Rc<Self>, worker: usize, request: IncomingRequest, is_bulky: bool) {
+    pub(super) fn request(
+        self: &Rc<Self>,
+        worker: usize,
+        request: IncomingRequest,
+        is_bulky: bool,
+    ) {
         let task = Task::Request(worker as u32, request, is_bulky);
         match self.interleaves() {
             true => self.tasks.borrow_mut().push(task),

@@ -96,7 +96,7 @@ pub enum Routing {
 }
 
 /// Caller that uses one Envoy after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct InTurn {
     /// Requests that it sends to one.

@@ -133,7 +133,7 @@ pub struct Scale {
 }
 
 /// Replacement of Envoys, one batch after the other.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deploy {
     /// The Envoys.

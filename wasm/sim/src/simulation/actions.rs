@@ -7,7 +7,6 @@ use tollgate_core::lease_server::Snapshot;
 
 use super::Simulation;
 use super::event::Event;
-use super::Simulation;
 use super::reached::Case;
 use crate::demand::{Course, Overlay};
 use crate::scenario::Direction;

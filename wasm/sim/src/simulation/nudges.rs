@@ -156,7 +156,6 @@ impl Simulation {
         let mut outcomes = Outcomes {
             tally: &mut self.tally,
             observer: &mut self.observer,
-            scopes: &self.scopes,
             at,
             envoy: index as u32,
         };

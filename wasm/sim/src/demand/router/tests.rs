@@ -11,6 +11,7 @@ fn routed(routing: Routing) -> RoutedDemand {
         takes: Duration::ZERO,
         bytes: [0; 2],
         cost: 1,
+        bulky: None,
     };
     let course = Course::new(Rc::new(Program::Constant(Amount(1.0))));
     let stream = RequestStream::new(Duration::ZERO, Rc::new(shape), course, Random::new(1));
