@@ -233,7 +233,7 @@ pub(super) fn restart(at: Span, envoy: usize) -> EventSpec {
         at,
         kill: Some(Kill {
             envoys: selection(envoy),
-            lasts: Span::default(),
+            ..Kill::default()
         }),
         ..EventSpec::default()
     }
