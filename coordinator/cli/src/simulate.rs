@@ -227,7 +227,7 @@ impl Simulate {
             Failure::Usage(anyhow!("{}: {errors}", self.scenario.display()))
         })?;
         if is_first {
-            warn_of_unlimited(&mut simulation);
+            warn_of_unlimited(&simulation);
         }
         run_to_end(&mut simulation);
         Ok(simulation)
@@ -258,7 +258,7 @@ fn run_to_end(simulation: &mut Simulation) {
 }
 
 /// Warns of scopes whose requests all go on.
-fn warn_of_unlimited(simulation: &mut Simulation) {
+fn warn_of_unlimited(simulation: &Simulation) {
     let scopes = simulation.unlimited_scopes();
     let named = scopes.iter().take(UNLIMITED_NAMED).copied();
     let named = named.collect::<Vec<_>>().join(", ");

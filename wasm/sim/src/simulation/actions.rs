@@ -9,17 +9,8 @@ use super::Simulation;
 use super::event::Event;
 use super::reached::Case;
 use crate::demand::{Course, Overlay};
-use crate::scenario::Direction;
+use crate::scenario::{Direction, LoseTerm};
 use crate::topology::{ActiveCut, Node};
-
-/// Course of masters that are cut off from the election.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LostTerm {
-    pub(super) term: Duration,
-    pub(super) elected_after: Duration,
-    pub(super) asleep: Duration,
-    pub(super) lasts: Duration,
-}
 
 /// Something that happens to the fleet.
 #[derive(Debug)]
@@ -38,16 +29,9 @@ pub(super) enum Action {
         gap: Duration,
     },
     /// Masters of a coordinator are cut off from the election.
-    LoseTerm {
-        coordinator: usize,
-        shards: Range<usize>,
-        how: LostTerm,
-    },
+    LoseTerm(usize, Range<usize>, LoseTerm),
     /// They notice.
-    EndPast {
-        coordinator: usize,
-        shards: Range<usize>,
-    },
+    EndPast(usize, Range<usize>),
     /// Shards of a coordinator have masters again, with the leases that were left.
     Elect {
         coordinator: usize,
@@ -125,15 +109,10 @@ impl Simulation {
                 shards,
                 gap,
             } => self.hand_over(coordinator, shards, gap),
-            Action::LoseTerm {
-                coordinator,
-                shards,
-                how,
-            } => self.lose_term(coordinator, shards, how),
-            Action::EndPast {
-                coordinator,
-                shards,
-            } => {
+            Action::LoseTerm(coordinator, shards, how) => {
+                self.lose_term(coordinator, shards, &how);
+            }
+            Action::EndPast(coordinator, shards) => {
                 for shard in &mut self.coordinators[coordinator].shards[shards] {
                     shard.past = None;
                 }
@@ -175,12 +154,7 @@ impl Simulation {
                     direction,
                     until,
                 };
-                if let [Node::Coordinator(_), ..] = cut.nodes[..] {
-                    self.reached.count(Case::CoordinatorCut);
-                }
-                self.topology.cut(self.queue.now(), cut);
-                self.mark(format!("{name} cut off"));
-                self.plan_action(lasts, Action::Note(format!("{name} connected")));
+                self.cut(&name, cut, lasts);
             }
             Action::Demand {
                 envoys,
@@ -198,6 +172,15 @@ impl Simulation {
             Action::Trap(envoys) => self.trap(&envoys),
             Action::Note(text) => self.mark(text),
         }
+    }
+
+    fn cut(&mut self, name: &str, cut: ActiveCut, lasts: Duration) {
+        if let [Node::Coordinator(_), ..] = cut.nodes[..] {
+            self.reached.count(Case::CoordinatorCut);
+        }
+        self.topology.cut(self.queue.now(), cut);
+        self.mark(format!("{name} cut off"));
+        self.plan_action(lasts, Action::Note(format!("{name} connected")));
     }
 
     fn crash(&mut self, coordinator: usize, lasts: Duration, followed: bool) {
@@ -229,16 +212,10 @@ impl Simulation {
         self.plan_action(gap, Action::Elect { coordinator, left });
     }
 
-    fn lose_term(&mut self, coordinator: usize, shards: Range<usize>, how: LostTerm) {
-        let LostTerm {
-            term,
-            elected_after,
-            asleep,
-            lasts,
-        } = how;
+    fn lose_term(&mut self, coordinator: usize, shards: Range<usize>, how: &LoseTerm) {
         let now = self.now();
         let place = &mut self.coordinators[coordinator];
-        let lost = |shard: &usize| place.shards[*shard].lose_term(now, term, asleep);
+        let lost = |shard: &usize| place.shards[*shard].lose_term(now, how.term.0, how.asleep.0);
         let lost: Vec<_> = shards.clone().filter(lost).collect();
         if lost.is_empty() {
             return;
@@ -247,12 +224,8 @@ impl Simulation {
         let name = self.coordinator_name(coordinator);
         self.mark(format!("{name} is cut off from the election"));
         let left = lost.into_iter().map(|shard| (shard, None)).collect();
-        self.plan_action(elected_after, Action::Elect { coordinator, left });
-        let end = Action::EndPast {
-            coordinator,
-            shards,
-        };
-        self.plan_action(lasts, end);
+        self.plan_action(how.elected_after.0, Action::Elect { coordinator, left });
+        self.plan_action(how.lasts.0, Action::EndPast(coordinator, shards));
     }
 
     pub(super) fn elect(&mut self, coordinator: usize, left: &[(usize, Option<Snapshot>)]) {

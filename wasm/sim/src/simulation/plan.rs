@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::actions::{Action, Ends, LostTerm};
+use super::actions::{Action, Ends};
 use super::setup::Regions;
 use super::{Envoy, Simulation};
 use crate::demand::Overlay;
@@ -43,16 +43,8 @@ impl Simulation {
         }
         if let Some(lost) = &event.lose_term {
             let coordinator = self.named(&lost.coordinator)?;
-            return Some(Action::LoseTerm {
-                coordinator,
-                shards: self.shards(coordinator, lost.shard),
-                how: LostTerm {
-                    term: lost.term.0,
-                    elected_after: lost.elected_after.0,
-                    asleep: lost.asleep.0,
-                    lasts: lost.lasts.0,
-                },
-            });
+            let shards = self.shards(coordinator, lost.shard);
+            return Some(Action::LoseTerm(coordinator, shards, lost.clone()));
         }
         if let Some(stop) = &event.stop {
             let coordinator = stop.coordinator.as_ref();
