@@ -121,6 +121,7 @@ impl LeaseClient {
 
     /// Forgets a lease that has expired at `now`, and returns its expiry.
     pub fn take_expired(&mut self, now: Instant) -> Option<Instant> {
+        self.give_up_late(now);
         let expired = self.lease.take_if(|lease| lease.expiry <= now)?;
         Some(expired.expiry)
     }
@@ -225,8 +226,28 @@ impl LeaseClient {
     }
 
     /// Whether the answer to the request of `sequence` is awaited.
-    pub fn awaits(&self, sequence: u64) -> bool {
+    pub fn awaits(&mut self, now: Instant, sequence: u64) -> bool {
+        self.give_up_late(now);
         self.asked_at.is_some() && sequence == self.sequence
+    }
+
+    /// Gives up a request if the lease that it claims has ended since: the next one, which claims
+    /// nothing, is due at once. The request may have reached a master that has started meanwhile, and
+    /// that believes the claim, after the one before it had lent the same capacity to others.
+    fn give_up_late(&mut self, now: Instant) {
+        let claimed = self.lease.filter(|lease| lease.capacity > Capacity::ZERO);
+        let ended = claimed.filter(|lease| lease.expiry <= now);
+        let is_late = |at| ended.is_some_and(|lease| at < lease.expiry);
+        if self.asked_at.is_some_and(is_late) {
+            self.give_up(now);
+        }
+    }
+
+    /// Gives up the request that waits for its answer, if one does: the next one is due at once.
+    pub(crate) fn give_up(&mut self, now: Instant) {
+        if self.asked_at.take().is_some() {
+            self.due = Some(now);
+        }
     }
 
     /// Takes an answer from `origin` to the request of `sequence`. One that is not awaited is
@@ -244,7 +265,7 @@ impl LeaseClient {
         self.check_origin(now, origin).inspect_err(|_| {
             self.handle_failure(now, sequence, sequence);
         })?;
-        let awaited = self.awaits(sequence);
+        let awaited = self.awaits(now, sequence);
         if awaited {
             self.apply(now, origin, answer);
         }

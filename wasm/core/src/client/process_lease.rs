@@ -168,7 +168,7 @@ impl ProcessLease {
             self.handle_failure(now, sequence, sequence);
             return false;
         }
-        self.client.awaits(sequence)
+        self.client.awaits(now, sequence)
     }
 
     /// Applies an answer that was accepted.

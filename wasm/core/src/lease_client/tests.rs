@@ -67,6 +67,37 @@ fn only_the_answer_to_the_latest_request_is_applied() {
     assert_eq!(lease.capacity, Capacity::from_whole(6));
 }
 
+/// The network may have held the request back until its capacity was lent to others, and a master that
+/// has started since believes it.
+#[test]
+fn an_answer_that_comes_after_the_end_of_the_claimed_lease_is_dropped() {
+    let origin = Origin::alone(Epoch(1));
+    let asked = |gets| {
+        let mut client = LeaseClient::new(None);
+        ask(&mut client, at(0), 1);
+        client
+            .handle_answer(at(1), 1, origin, &answer(gets, 10))
+            .unwrap();
+        ask(&mut client, at(9900), 2);
+        client
+    };
+    for (gets, ms, applied) in [(9, 9999, true), (9, 10_000, false), (0, 10_100, true)] {
+        let mut client = asked(gets);
+        let counts = client.handle_answer(at(ms), 2, origin, &answer(5, 10));
+        assert_eq!(counts, Ok(applied), "a lease of {gets} at {ms}");
+        assert_eq!(client.due() == Some(at(ms)), !applied, "asks at once");
+    }
+    // It makes no difference whether the end was noticed before.
+    let mut client = asked(9);
+    assert_eq!(client.take_expired(at(10_050)), Some(at(10_000)));
+    assert_eq!(client.due(), Some(at(10_050)));
+    let late = client.handle_answer(at(10_060), 2, origin, &answer(5, 10));
+    assert_eq!(late, Ok(false));
+    assert_eq!(ask(&mut client, at(10_060), 3).has, Capacity::ZERO);
+    let next = client.handle_answer(at(10_070), 3, origin, &answer(5, 10));
+    assert_eq!(next, Ok(true));
+}
+
 #[test]
 fn an_answer_of_an_earlier_master_counts_as_a_failure() {
     let mut client = LeaseClient::new(None);

@@ -280,6 +280,10 @@ impl ParentLease {
         origin: Origin,
         answer: &Answer,
     ) -> Result<bool, EpochError> {
+        if self.reported.has > Capacity::ZERO && self.lent_until <= now {
+            // All that it claims has ended, also what its clients had of longer leases.
+            self.client.give_up(now);
+        }
         if !self.client.handle_answer(now, sequence, origin, answer)? {
             return Ok(false);
         }

@@ -206,6 +206,37 @@ fn what_is_lent_ends_with_what_is_borrowed() {
     assert_eq!(gets(leaf.refresh("a", (0, 60))), None);
 }
 
+/// Whether the last lease was as long as the one that was lent on, or shorter.
+#[test]
+fn an_answer_that_comes_after_the_end_of_all_that_is_claimed_is_dropped() {
+    for secs in [10, 5] {
+        let mut leaf = Leaf::new();
+        leaf.refresh("a", (0, 60));
+        leaf.lend(Capacity::from_whole(60), |_| {});
+        leaf.pass(200);
+        assert_eq!(gets(leaf.refresh("a", (0, 60))), whole(60));
+        leaf.pass(900);
+        leaf.lend(Capacity::from_whole(60), |answer| {
+            if let Some(lease) = &mut answer.lease {
+                lease.duration = Duration::from_secs(secs) - Duration::from_millis(1100);
+            }
+        });
+        leaf.pass(8800);
+        let request = leaf.ask();
+        assert_eq!(request.has, Capacity::from_whole(60), "{secs}");
+        assert_eq!(request.remaining, Some(Duration::from_millis(100)));
+        leaf.pass(100);
+        let to = (request.sequence, Origin::alone(Epoch(1)), 1);
+        let late = answer(Capacity::from_whole(60));
+        let counts = leaf
+            .node
+            .handle_parent_answer(leaf.now, &leaf.id, to, &late);
+        assert_eq!(counts, Ok(false), "{secs}");
+        leaf.refresh("a", (0, 60));
+        assert_eq!(leaf.ask().has, Capacity::ZERO, "{secs}");
+    }
+}
+
 #[test]
 fn a_parent_that_never_answered_counts_as_away_after_a_failure() {
     let mut leaf = Leaf::new();

@@ -37,6 +37,7 @@ pub struct UnitRequest {
     /// Grows with every request of this incarnation for this resource. A request with a lower
     /// sequence than the last one is refused (ABORTED), and a client applies only the answer to its
     /// latest request: so both ends agree on which lease counts, whatever is lost, late or out of order.
+    /// Nor does a client apply one that comes after what it `has` has ended: it asks again, with 0.
     #[prost(uint64, tag = "2")]
     pub sequence: u64,
     /// Capacity that the client holds now: the capacity of its unexpired lease, else 0. A client with an
