@@ -74,8 +74,12 @@ impl Presence {
         now < self.young_until
     }
 
-    /// Notes that the client is there.
+    /// Notes that the client is there. One that was only doubted lives beside others of its node, which
+    /// may come again and again: it is no longer taken for young, and so not doubted again.
     pub(super) fn note_request(&mut self) {
+        if self.silent && !self.missed {
+            self.young_until = self.asked_at;
+        }
         self.silent = false;
         self.missed = false;
     }

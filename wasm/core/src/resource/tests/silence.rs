@@ -134,6 +134,24 @@ fn clients_that_share_a_node_lose_nothing_when_one_of_them_starts() {
     }
 }
 
+/// A process with more scopes than slots releases the lease of one, and comes back to it.
+#[test]
+fn one_that_has_outlived_a_doubt_is_not_doubted_whenever_another_comes_back() {
+    let mut nodes = Nodes::new();
+    nodes.answer("a/1", 0, 10);
+    for first in [true, false, false] {
+        nodes.pass(300);
+        nodes.answer("a/2", 0, 10);
+        assert_eq!(nodes.wants("a/1"), if first { 0 } else { 10 });
+        nodes.pass(300);
+        nodes.answer("a/1", 10, 10);
+        nodes
+            .fleet
+            .resource
+            .handle_release(&run_of("a/2"), u64::MAX);
+    }
+}
+
 #[test]
 fn the_lease_of_a_young_client_is_short_where_another_is_silent() {
     let mut nodes = Nodes::with_an_old_one("a/1");
