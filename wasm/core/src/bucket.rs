@@ -59,6 +59,9 @@ pub struct BucketState {
     pub rate: Rate,
     /// The most tokens the bucket holds. Range: 0 to `i64::MAX` micro-tokens.
     pub burst: Tokens,
+    /// Tokens that were lacking when the burst was lowered, beyond what a full bucket of today lacks.
+    /// What is earned above the burst makes up for them.
+    pub lacking: Tokens,
 }
 
 /// Reason for which a bucket gave no tokens. It costs none.
@@ -112,6 +115,7 @@ impl TokenBucket {
             remainder: 0,
             rate,
             burst,
+            lacking: Tokens::ZERO,
         })
     }
 
@@ -208,9 +212,27 @@ impl TokenBucket {
     /// fits.
     pub fn set(&mut self, now: Instant, rate: Rate, burst: Tokens) {
         self.refill(now);
+        let lacking = self.lacking();
         self.0.rate = rate;
         self.0.burst = burst.min(Tokens::from_micros(i64::MAX.unsigned_abs()));
+        self.0.lacking = Tokens::ZERO;
         self.cap();
+        self.0.lacking = lacking.saturating_sub(self.lacking());
+    }
+
+    /// Whether at `now` nothing is lacking that was ever taken: the bucket is full, and would be were
+    /// its burst the largest that it has had.
+    pub fn is_whole(&self, now: Instant) -> bool {
+        let mut bucket = *self;
+        bucket.refill(now);
+        bucket.0.rate.is_unlimited() || bucket.lacking() == Tokens::ZERO
+    }
+
+    fn lacking(&self) -> Tokens {
+        let burst = i128::from(self.0.burst.as_micros());
+        let lacking = burst.saturating_sub(i128::from(self.0.balance));
+        let lacking = u64::try_from(lacking).unwrap_or(u64::MAX);
+        Tokens::from_micros(lacking).saturating_add(self.0.lacking)
     }
 
     /// Micro-tokens at `now`; below zero is debt.
@@ -255,6 +277,8 @@ impl TokenBucket {
     fn cap(&mut self) {
         let burst = i64::try_from(self.0.burst.as_micros()).unwrap_or(i64::MAX);
         if self.0.balance >= burst {
+            let beyond = self.0.balance.saturating_sub(burst).unsigned_abs();
+            self.0.lacking = self.0.lacking.saturating_sub(Tokens::from_micros(beyond));
             self.0.balance = burst;
             self.0.remainder = 0;
         }

@@ -96,6 +96,29 @@ fn more_than_the_burst_is_an_outcome_of_its_own() {
 }
 
 #[test]
+fn a_lower_burst_does_not_hide_what_was_lacking() {
+    let mut bucket = TokenBucket::new(START, Rate::from_whole(10), whole(100));
+    assert!(bucket.is_whole(START));
+    bucket.charge(START, whole(60));
+    bucket.set(START, Rate::from_whole(10), whole(20));
+    // It has 20 of 20, and had 40 of 100.
+    assert_eq!(bucket.time_until(START, whole(20)), Some(Duration::ZERO));
+    assert!(!bucket.is_whole(after(START, 5999)));
+    assert!(bucket.is_whole(after(START, 6000)));
+    // What is taken, or has been given back, counts as before.
+    bucket.charge(after(START, 3000), whole(25));
+    bucket.give_back(after(START, 3000), whole(5));
+    assert!(!bucket.is_whole(after(START, 7999)));
+    assert!(bucket.is_whole(after(START, 8000)));
+    // Above the larger burst again nothing is hidden.
+    bucket.set(after(START, 3000), Rate::from_whole(10), whole(100));
+    assert!(!bucket.is_whole(after(START, 12_999)));
+    assert!(bucket.is_whole(after(START, 13_000)));
+    bucket.set(after(START, 3000), Rate::UNLIMITED, whole(1));
+    assert!(bucket.is_whole(after(START, 3000)));
+}
+
+#[test]
 fn a_change_adds_nothing_and_takes_what_does_not_fit() {
     // Balance and burst before, burst after, balance after.
     let rows: [(i64, u64, u64, i64); 8] = [
@@ -184,6 +207,7 @@ fn hostile_parts_are_brought_into_range() {
         remainder: u64::MAX,
         rate: Rate::from_micros(u64::MAX - 1),
         burst: Tokens::from_micros(u64::MAX),
+        lacking: Tokens::from_micros(u64::MAX),
     };
     let bucket = TokenBucket::from_parts(parts);
     assert_eq!(bucket.burst(), Tokens::from_micros(i64::MAX as u64));

@@ -403,11 +403,11 @@ impl RateLimiter {
         self.lease.client.lease.map(|lease| lease.expiry)
     }
 
-    /// Whether nothing would be lost with this limiter: it has no lease, and is either idle with as
-    /// much as a new one while calls are answered, or abandoned with a full bucket.
+    /// Whether nothing would be lost with this limiter: it has no lease, and is either idle while calls
+    /// are answered and has earned back what it has taken, or abandoned with a full bucket.
     pub fn is_reusable(&self, now: Instant) -> bool {
         let abandoned = now.saturating_since(self.last_attempt) >= ABANDONED_AFTER;
-        let idle = self.lease.is_at_rest() && self.is_as_new(now);
+        let idle = self.lease.is_at_rest() && self.bucket.is_whole(now);
         self.lease.client.valid_lease(now).is_none() && (idle || abandoned && self.is_full(now))
     }
 

@@ -22,8 +22,9 @@ use crate::lease_client::{HeldLease, LeaseClient};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
 /// Versions 1 and 2 were a rate limiter for requests alone. Version 3 had no shards, in version 4 a
-/// concurrency limiter kept no lease but the last one, and before version 6 the burst of a limit was
-/// not known; all are still read, so that an upgrade loses no lease.
+/// concurrency limiter kept no lease but the last one, and before version 6 neither the burst of a
+/// limit was known nor what a bucket lacks beyond its burst; all are still read, so that an upgrade
+/// loses no lease.
 const VERSIONS: RangeInclusive<u8> = 3..=6;
 
 /// Value with a place in the record.
@@ -112,7 +113,7 @@ wrappers! {
 }
 
 records! {
-    BucketState { balance, last, remainder, rate, burst }
+    BucketState { balance, last, remainder, rate, burst, lacking since 6 or Tokens::ZERO }
     HeldLease { capacity, burst, expiry, fingerprint }
     Origin { epoch, shard since 4 or None }
     DemandEstimator { attempts, opened_at, average, low_since, low_max, measured }

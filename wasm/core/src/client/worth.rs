@@ -1,10 +1,10 @@
 //! Worth of a scope's state, for a process that has more scopes than slots.
 //!
-//! A scope whose buckets hold what a first lease could bring and of which nothing is in flight has as
-//! much as one that comes for the first time, but for its leases, and these can be asked for again. So
-//! its slot may go to another scope, however lately it was used. A bucket that is full may hold less:
-//! without a lease its burst is that of the safe rate, and was cut to it. Then it takes the silence in
-//! which the rest would have been earned.
+//! A scope that has earned back all that it has taken, and of which nothing is in flight, has as much
+//! as one that comes for the first time, but for its leases, and these can be asked for again. So its
+//! slot may go to another scope, however lately it was used. A full bucket may have earned back less:
+//! its burst was cut to a smaller part of the limit, or to that of the safe rate. A new one may have
+//! the larger part again with its first lease.
 //!
 //! The leases are released with the sequence of the latest request: a later request of the scope has a
 //! higher one, so a release that comes late ends no lease but these.
@@ -16,7 +16,7 @@ use super::process_lease::{Phase, ProcessLease};
 use super::rate_limiter::RateLimiter;
 use super::scope_state::ScopeState;
 use crate::lease::Unit;
-use crate::units::{Capacity, Instant, Rate, Tokens};
+use crate::units::{Capacity, Instant, Rate};
 
 /// Silence after which a limit of bytes is worth nothing: a stream that goes on tells of its bytes
 /// several times a second, and until then its bucket may be full.
@@ -85,33 +85,10 @@ impl RateLimiter {
         self.bucket.rate().is_unlimited() || self.bucket.balance(now) >= burst
     }
 
-    /// Returns whether the bucket is full, and without a lease the time since the last attempt has
-    /// earned what its burst is below that of the whole limit: a new bucket may get that with its first
-    /// lease. With a lease the burst is the client's part, which it gets again.
-    pub(super) fn is_as_new(&self, now: Instant) -> bool {
-        let rate = self.bucket.rate();
-        let earned = rate.tokens_in(now.saturating_since(self.last_attempt));
-        let most = self.bucket.burst().saturating_add(earned);
-        let is_leased = self.lease.client.valid_lease(now).is_some();
-        self.is_full(now) && (is_leased || rate.is_unlimited() || most >= self.whole_burst())
-    }
-
-    /// Burst of the whole limit, as far as it is known; by default a second of the rate.
-    fn whole_burst(&self) -> Tokens {
-        let client = &self.lease.client;
-        match client.capacity {
-            Some(capacity) if !capacity.is_unlimited() => {
-                let usual = || capacity.as_rate().tokens_in(Duration::from_secs(1));
-                client.burst.unwrap_or_else(usual)
-            }
-            _ => Tokens::ZERO,
-        }
-    }
-
     fn worth(&self, now: Instant) -> Option<Worth> {
         let rate = self.bucket.rate();
         let worth = self.lease.worth(now, self.last_attempt, rate);
-        worth.filter(|_| self.is_as_new(now))
+        worth.filter(|_| self.bucket.is_whole(now))
     }
 
     fn worth_of_bytes(&self, now: Instant) -> Option<Worth> {

@@ -106,24 +106,30 @@ fn decode_takes_back_what_encode_gave() {
     assert!(encoded(&scope_states()[0]).len() <= ScopeState::ENCODED_LEN_USUAL);
 }
 
-/// The record of `scope_state`, without bursts, as it was before version 6.
+/// The record of `scope_state`, without bursts and what buckets lack, as it was before version 6.
 fn encoded_without_bursts(scope_state: &mut ScopeState) -> Vec<u8> {
-    let mark = Some(Tokens::from_micros(0x1234_5678_9abc_def0));
-    set_bursts(scope_state, mark);
+    let burst = Some(Tokens::from_micros(0x1234_5678_9abc_def0));
+    let lacking = Tokens::from_micros(0x0fed_cba9_8765_4321);
+    set_bursts(scope_state, burst, lacking);
     let mut bytes = encoded(scope_state);
-    set_bursts(scope_state, None);
-    let mut marked = Vec::new();
-    mark.write(&mut marked);
-    while let Some(at) = bytes.windows(marked.len()).position(|part| part == marked) {
-        bytes.drain(at..at + marked.len());
+    set_bursts(scope_state, None, Tokens::ZERO);
+    let mut marks = [Vec::new(), Vec::new()];
+    burst.write(&mut marks[0]);
+    lacking.write(&mut marks[1]);
+    for mark in marks {
+        while let Some(at) = bytes.windows(mark.len()).position(|part| part == mark) {
+            bytes.drain(at..at + mark.len());
+        }
     }
     bytes
 }
 
-fn set_bursts(scope_state: &mut ScopeState, burst: Option<Tokens>) {
+fn set_bursts(scope_state: &mut ScopeState, burst: Option<Tokens>, lacking: Tokens) {
     for unit in Unit::ALL {
         if let Some(limiter) = scope_state.rate_mut(unit) {
             limiter.lease.client.burst = burst;
+            let parts = limiter.bucket.to_parts();
+            limiter.bucket = TokenBucket::from_parts(BucketState { lacking, ..parts });
         }
     }
     if let Some(limiter) = &mut scope_state.concurrency {

@@ -3,6 +3,7 @@ use std::vec::Vec;
 use super::*;
 use crate::client::{LeaseMessage, LeaseState, Policy, WorkerUsage};
 use crate::lease::{Answer, Epoch, LeaseTerms, Origin, UnitAnswer};
+use crate::units::Tokens;
 
 fn at(ms: u64) -> Instant {
     Instant::from_nanos(1_000_000_000_000).saturating_add(Duration::from_millis(ms))
@@ -94,8 +95,8 @@ fn a_lease_that_has_expired_is_settled_before_it_is_judged() {
     // By the old rate it would be full at once, though none of it is leased.
     assert_eq!(state.worth(at(10_000)), None);
     attempt(&mut state, at(10_000), 5);
-    assert_eq!(state.worth(at(18_999)), None);
-    assert!(state.worth(at(19_000)).is_some());
+    assert_eq!(state.worth(at(10_499)), None);
+    assert!(state.worth(at(10_500)).is_some());
 }
 
 #[test]
@@ -135,6 +136,21 @@ fn a_part_of_a_limit_that_is_leased_is_had_again() {
     assert!(state.worth(at(100)).is_some());
 }
 
+/// A new bucket could have the larger part again with its first lease.
+#[test]
+fn a_bucket_cut_to_a_smaller_part_earns_back_what_it_lacked_of_the_larger_one() {
+    let mut state = used(answer(10, 10));
+    attempt(&mut state, at(0), 8);
+    ask(&mut state, at(300), answer(5, 10));
+    assert!(state.requests.is_full(at(300)));
+    assert_eq!(state.worth(at(1299)), None);
+    assert!(state.worth(at(1300)).is_some());
+    // What it takes meanwhile comes on top.
+    attempt(&mut state, at(800), 2);
+    assert_eq!(state.worth(at(1699)), None);
+    assert!(state.worth(at(1700)).is_some());
+}
+
 #[test]
 fn those_whose_limit_is_unknown_go_first_and_then_the_longest_idle() {
     let (mut long, mut lately) = (leased(), leased());
@@ -164,7 +180,7 @@ fn a_limit_below_the_safe_capacity_is_not_forgotten_while_none_answers() {
                     state.requests.handle_failure(at(ms), request.sequence, 1);
                 }
             }
-            assert!(state.requests.is_as_new(at(ms + 5000)));
+            assert!(state.requests.bucket.is_whole(at(ms + 5000)));
             assert_eq!(state.worth(at(ms + 5000)), None, "{whole} after {ms} ms");
         }
         for (_, message) in state.ask(at(32_000), &Policy::default()) {
