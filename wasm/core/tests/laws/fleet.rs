@@ -45,9 +45,6 @@ struct Fleet {
     admitted: i128,
     /// The least that `admitted` has ever been ahead of what the capacity earned; below zero.
     least_ahead: i128,
-    /// The part of the first bursts that had been earned back when a slot was given away, though the
-    /// bucket held less.
-    earned_back: i128,
 }
 
 struct Process {
@@ -61,10 +58,8 @@ struct Process {
     demand: u64,
     /// Whether it ever had a lease, and so its first burst.
     leased: bool,
-    /// The largest burst that it has had since it has the slot of the scope.
-    largest: Tokens,
-    /// The tokens that were in its bucket when it gave the slot away, and the largest burst until then.
-    forgone: (Tokens, Tokens),
+    /// Tokens that were in its bucket when it gave the slot of the scope away.
+    forgone: Tokens,
 }
 
 #[derive(Clone, Debug)]
@@ -110,7 +105,6 @@ impl Fleet {
             pressure: [0, 5, 30][(seed / 9) as usize % 3],
             admitted: 0,
             least_ahead: 0,
-            earned_back: 0,
         }
     }
 
@@ -186,8 +180,7 @@ impl Fleet {
         }
         if process.leased {
             process.leased = false;
-            let largest = core::mem::take(&mut process.largest);
-            process.forgone = (state.requests.level(now).left, largest);
+            process.forgone = state.requests.level(now).left;
         }
         let run = process.run.run;
         for (_, sequence) in state.releases(now) {
@@ -254,15 +247,11 @@ impl Fleet {
                 let now = process.clock(now);
                 let limiter = &mut process.limiter;
                 limiter.handle_answer(now, policy, sequence, Origin::alone(epoch), &answer);
-                let burst = limiter.flow(now, policy).1;
-                process.largest = process.largest.max(burst);
                 if !process.leased && limiter.lease_expiry().is_some() {
                     process.leased = true;
-                    let (left, largest) = process.forgone;
-                    let more = i128::from(burst.saturating_sub(left).as_micros());
-                    self.admitted -= more;
-                    self.earned_back +=
-                        more + i128::from(largest.as_micros()) - i128::from(burst.as_micros());
+                    let first = limiter.flow(now, policy).1;
+                    let first = first.saturating_sub(process.forgone);
+                    self.admitted -= i128::from(first.as_micros());
                 }
             }
             Mail::Failure(i, run, sequence) => {
@@ -287,9 +276,8 @@ impl Fleet {
         let nanos = i128::from(self.now.as_nanos() - START.as_nanos());
         let ahead = self.admitted - capacity * nanos / 1_000_000_000;
         ensure!(
-            ahead + self.earned_back <= 0,
-            "{ahead} + {} more admitted than the first bursts and what was earned since the start",
-            self.earned_back
+            ahead <= 0,
+            "{ahead} more admitted than the first bursts and what was earned since the start"
         );
         // A burst in proportion to the lease, but of one token at least, and a rounding each.
         let tokens = self.limit.burst.as_micros() + 1_000_001 * self.processes.len() as u64;
@@ -371,8 +359,7 @@ impl Process {
             limiter: RateLimiter::new(now.saturating_add(ahead), policy),
             demand: 0,
             leased: false,
-            largest: Tokens::ZERO,
-            forgone: (Tokens::ZERO, Tokens::ZERO),
+            forgone: Tokens::ZERO,
         }
     }
 

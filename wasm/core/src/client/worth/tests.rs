@@ -1,8 +1,13 @@
+use core::num::NonZeroU64;
 use std::vec::Vec;
 
 use super::*;
-use crate::client::{LeaseMessage, LeaseState, Policy, WorkerUsage};
-use crate::lease::{Answer, Epoch, LeaseTerms, Origin, UnitAnswer};
+use crate::client::{DrawResult, LeaseMessage, LeaseState, Policy, WorkerUsage};
+use crate::lease::{
+    Answer, ClientId, ClientRun, Epoch, LeaseTerms, Origin, ResourceId, Run, UnitAnswer,
+};
+use crate::lease_server::{Bounds, LeaseServer, Start, Terms};
+use crate::limit::Limit;
 use crate::units::Tokens;
 
 fn at(ms: u64) -> Instant {
@@ -149,6 +154,106 @@ fn a_bucket_cut_to_a_smaller_part_earns_back_what_it_lacked_of_the_larger_one() 
     attempt(&mut state, at(800), 2);
     assert_eq!(state.worth(at(1699)), None);
     assert!(state.worth(at(1700)).is_some());
+}
+
+/// A process and its coordinator, with 10 requests a minute and a burst as large.
+struct Site {
+    server: LeaseServer,
+    limit: Limit,
+    id: ResourceId,
+    admitted: u64,
+}
+
+impl Site {
+    fn new() -> Self {
+        let bounds = Bounds {
+            max_resources: 1,
+            max_clients_per_resource: 2,
+            max_leases: 2,
+        };
+        let mut limit = Limit::new(Capacity::from_micros(166_666));
+        limit.burst = Tokens::from_whole(10);
+        Self {
+            server: LeaseServer::new(at(0), Epoch(1), bounds, Start::Fresh),
+            limit,
+            id: ResourceId::new("tenant/acme", Unit::Requests).unwrap(),
+            admitted: 0,
+        }
+    }
+
+    /// Makes `attempts` in the process of `client`, and lets it ask if it is due.
+    fn work(&mut self, now: Instant, client: &ClientRun, state: &mut ScopeState, attempts: u64) {
+        let policy = Policy::default();
+        let limiter = &mut state.requests;
+        limiter.count(now, attempts);
+        for _ in 0..attempts {
+            if let DrawResult::Tokens(tokens) = limiter.draw(now, &policy, Tokens::ONE, 1) {
+                self.admitted += tokens.whole();
+            }
+        }
+        for (unit, message) in state.ask(now, &policy) {
+            let server = &mut self.server;
+            let request = match message {
+                LeaseMessage::Refresh(request) => request,
+                LeaseMessage::Release { sequence } => {
+                    server.handle_release(client, &self.id, sequence);
+                    continue;
+                }
+                LeaseMessage::Nothing => continue,
+            };
+            let (sequence, terms) = (request.sequence, Terms::of(&self.limit));
+            let answer = server.handle_refresh(now, client, &self.id, &request, &terms);
+            let answer = UnitAnswer {
+                unit,
+                sequence,
+                answer: answer.unwrap(),
+            };
+            state.handle_answer(now, &policy, Origin::alone(Epoch(1)), &answer);
+        }
+    }
+}
+
+/// It waits until it has earned half of the burst, wants so little that only half of the limit is lent
+/// to it, and has the whole again when it comes back.
+#[test]
+fn a_process_that_gives_a_slot_away_again_and_again_has_one_burst() {
+    for is_shared in [false, true] {
+        let mut site = Site::new();
+        let [client, greedy] = ["a/1", "b/1"].map(|id| ClientRun {
+            id: ClientId::new(id).unwrap(),
+            run: Run::Incarnation(NonZeroU64::MIN),
+        });
+        let new = |ms| ScopeState::new(at(ms), &Policy::default());
+        let (mut state, mut other) = (new(0), new(0));
+        let (mut came_at, mut returns) = (0, 0);
+        for ms in (0..600_000).step_by(100) {
+            let now = at(ms);
+            site.server.handle_timeout(now);
+            if is_shared {
+                site.work(now, &greedy, &mut other, 10);
+            }
+            let attempts = match ms - came_at {
+                0..500 => 20,
+                32_000 => 1,
+                _ => 0,
+            };
+            site.work(now, &client, &mut state, attempts);
+            let holds_nothing = state.worth(now).is_some() || state.is_reusable(now);
+            if ms - came_at >= 500 && holds_nothing {
+                for (_, sequence) in state.releases(now) {
+                    site.server.handle_release(&client, &site.id, sequence);
+                }
+                (state, came_at) = (new(ms + 100), ms + 100);
+                returns += 1;
+            }
+        }
+        let admitted = site.admitted;
+        assert!(returns > 3, "{returns} returns, shared: {is_shared}");
+        assert!(
+            admitted <= 111,
+            "{admitted}, {returns} returns, shared: {is_shared}"
+        );
+    }
 }
 
 #[test]
