@@ -141,7 +141,7 @@ impl Call {
             limited: asked.units.iter().map(|unit| unit.unit).collect(),
             epoch: 0,
             shard: 0,
-            usual: false,
+            usual: None,
         };
         let response = v1::RefreshResponse {
             epoch: 1,

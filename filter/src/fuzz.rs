@@ -391,7 +391,9 @@ fn answer(asked: &v1::RefreshRequest, input: &mut Input<'_>) -> v1::RefreshRespo
             limited: limited.clone(),
             epoch: u64::from(input.byte() / 64),
             shard: u32::from(input.byte() / 64),
-            usual: input.byte() == 1,
+            usual: Some(input.byte())
+                .filter(|byte| *byte != 0)
+                .map(|byte| byte == 1),
         }
     });
     v1::RefreshResponse {

@@ -26,8 +26,9 @@ pub struct ResolvedScope {
     /// Its membership in the group from whose pool it borrows.
     pub member: Option<GroupMembership>,
     /// Whether the limit of its requests is that of all scopes of its kind, but for those that are
-    /// named one by one; without a limit, whether no scope of its kind has one.
-    pub usual: bool,
+    /// named one by one; without a limit, whether no scope of its kind has one. `None` if it is one of
+    /// those that are named.
+    pub usual: Option<bool>,
 }
 
 /// Limits of a scope, and their origin.
@@ -106,7 +107,7 @@ impl Catalog {
         };
         let of_group = shared.as_ref().map(|shared| &**shared.group.limits());
         let of_own = own.as_ref().map(|own| &*own.limits);
-        let usual = shared.is_none() && self.is_usual(scope, own.as_ref());
+        let usual = self.is_usual(scope, own.as_ref(), shared.is_some());
         ResolvedScope {
             scope: scope.clone(),
             canonical,
@@ -117,19 +118,20 @@ impl Catalog {
         }
     }
 
-    /// Whether the limit of requests of `scope`, which shares no group, is the usual one of its kind.
-    fn is_usual(&self, scope: &str, own: Option<&OwnLimits>) -> bool {
+    /// Whether the limit of requests of `scope` is the usual one of its kind; `None` if the scope is
+    /// named, or `is_shared`, in a kind that has a usual one.
+    fn is_usual(&self, scope: &str, own: Option<&OwnLimits>, is_shared: bool) -> Option<bool> {
         let (limits, kind) = (&self.file.limits, scope.split_once('/'));
         let Some((kind, _)) = kind.filter(|(kind, _)| limits.kinds().is_uniform(kind)) else {
-            return false;
+            return Some(false);
         };
         let by_override = own.is_some_and(|own| matches!(own.source, LimitSource::Override(_)));
-        if by_override || is_overflow(scope) || limits.exact(scope).is_some() {
-            return false;
+        if is_shared || by_override || is_overflow(scope) || limits.exact(scope).is_some() {
+            return None;
         }
         let requests = own.and_then(|own| own.limits.get(Unit::Requests));
         let limited = requests.is_some_and(|limit| !limit.capacity.is_unlimited());
-        limited || !limits.kinds().has_named(kind) && !self.names_any(kind)
+        Some(limited || !limits.kinds().has_named(kind) && !self.names_any(kind))
     }
 
     /// Whether groups, attachments or overrides are about scopes of `kind`.
@@ -255,7 +257,7 @@ impl ResolvedScope {
                 group,
                 weight: NonZeroU32::MIN,
             }),
-            usual: false,
+            usual: None,
         }
     }
 

@@ -209,7 +209,7 @@ impl Driver {
             canonical,
             limited,
             // A parent may limit what has no limit here.
-            usual: parent.is_none() && resolved.usual,
+            usual: parent.map_or(resolved.usual, |_| Some(false)),
             origin: self.origin,
             outcome: outcome.map_err(|error| {
                 self.metrics.count_fault(error.fault());

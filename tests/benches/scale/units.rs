@@ -186,7 +186,7 @@ fn answer(rows: u64) -> usize {
         scope: resource(i).scope,
         canonical: resource(i).scope,
         limited: vec![Unit::Requests],
-        usual: false,
+        usual: None,
         origin: Origin {
             shard: None,
             epoch: Epoch(7),

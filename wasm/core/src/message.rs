@@ -62,8 +62,9 @@ pub struct ScopeAnswer {
     /// Which master has answered.
     pub origin: Origin,
     /// Whether the limit of the scope's requests is that of all scopes with the same first part, but
-    /// for those that are named one by one. No limit then is none for any of them.
-    pub usual: bool,
+    /// for those that are named one by one. No limit then is none for any of them. `None` where the
+    /// answer says nothing of other scopes.
+    pub usual: Option<bool>,
     /// The answers for its units, or the error.
     pub outcome: Result<Vec<UnitAnswer>, ScopeError>,
 }

@@ -159,10 +159,10 @@ impl Rules {
         rule.map(|rule| rule.policy.clone()).unwrap_or_default()
     }
 
-    /// Takes the limit of one scope of a rule for the rule's usual one, if it `is_usual`. That most
-    /// have none is over with the first answer that does not say so. The limits of overflow scopes say
-    /// nothing of others.
-    pub(crate) fn learn_limit(&mut self, scope: &str, limit: KnownLimit, is_usual: bool) {
+    /// Takes the limit of one scope of a rule for the rule's usual one, if it `is_usual`, and forgets
+    /// that if there is none. An answer that says nothing of others ends only that none has a limit.
+    /// The limits of overflow scopes say nothing at all.
+    pub(crate) fn learn_limit(&mut self, scope: &str, limit: KnownLimit, is_usual: Option<bool>) {
         let scope = scope.split_once('/');
         let scope = scope.filter(|(_, key)| !key.starts_with(OVERFLOW));
         let rule = scope.and_then(|(rule, _)| self.named(rule));
@@ -171,8 +171,9 @@ impl Rules {
         };
         let known = &mut rule.config.policy.usual;
         let learned = match is_usual {
-            true => Some(limit),
-            false => known.filter(|known| !known.capacity.is_unlimited()),
+            Some(true) => Some(limit),
+            Some(false) => None,
+            None => known.filter(|known| !known.capacity.is_unlimited()),
         };
         rule.has_learned |= *known != learned;
         *known = learned;

@@ -254,7 +254,7 @@ impl Coordinator {
             scope: asked.scope.clone(),
             canonical: limits.canonical.clone(),
             limited: limits.limited.clone(),
-            usual: false,
+            usual: None,
             origin,
             outcome,
         }

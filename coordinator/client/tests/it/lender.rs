@@ -101,7 +101,7 @@ impl Lender {
             scope: scope.scope.clone(),
             canonical: scope.scope.clone(),
             limited: [Unit::Requests].into_iter().chain(more).collect(),
-            usual: false,
+            usual: None,
             origin: Origin {
                 shard: None,
                 epoch: Epoch(1),

@@ -209,23 +209,23 @@ fn a_scope_shares_the_group_whose_capacity_its_requests_use() {
 #[test]
 fn a_limit_is_usual_if_new_scopes_of_the_kind_have_it_too() {
     let rows = [
-        // By a pattern, unlike those that are named or in a group.
-        ("tenant/zoe", true),
-        ("tenant/~overflow-7", false),
-        ("tenant/acme", false),
-        ("tenant/beta", false),
-        ("tenant/free", false),
-        ("tenant/written", false),
+        // By a pattern; the answers for those that are named or in a group say nothing of others.
+        ("tenant/zoe", Some(true)),
+        ("tenant/~overflow-7", None),
+        ("tenant/acme", None),
+        ("tenant/beta", None),
+        ("tenant/free", None),
+        ("tenant/written", None),
         // A glob matches some of them.
-        ("namespace/free/x", false),
-        ("namespace/other/x", false),
+        ("namespace/free/x", Some(false)),
+        ("namespace/other/x", Some(false)),
         // None of these has a limit.
-        ("route/checkout", true),
-        ("route", false),
+        ("route/checkout", Some(true)),
+        ("route", Some(false)),
         // One that the API wrote has.
-        ("plan/basic", false),
-        ("group/none", false),
-        ("group/gold", false),
+        ("plan/basic", Some(false)),
+        ("group/none", Some(false)),
+        ("group/gold", None),
     ];
     let mut catalog = catalog();
     for scope in ["tenant/written", "plan/gold"] {

@@ -90,7 +90,7 @@ fn without_answer(scope: &Arc<str>, code: Code, message: String) -> ScopeAnswer 
         scope: scope.clone(),
         canonical: scope.clone(),
         limited: Vec::new(),
-        usual: false,
+        usual: None,
         origin: Origin::default(),
         outcome: Err(ScopeError {
             code: code as u32,

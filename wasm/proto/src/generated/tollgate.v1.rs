@@ -121,11 +121,12 @@ pub struct ScopeResponse {
     /// Terms of different shards say nothing of each other.
     #[prost(uint32, tag = "7")]
     pub shard: u32,
-    /// The limit of requests of this scope is that of all scopes with the same text before the first
-    /// slash, but for those that are named one by one. A client may take it for others that it cannot ask
-    /// for. If this scope has no limit, none of them has one, named or not.
-    #[prost(bool, tag = "8")]
-    pub usual: bool,
+    /// Whether the limit of requests of this scope is that of all scopes with the same text before the
+    /// first slash, but for those that are named one by one. A client may take it for others that it
+    /// cannot ask for. If this scope has no limit, none of them has one, named or not. False: there is no
+    /// such limit, and one that the client knows is over. Missing: the answer is about this scope alone.
+    #[prost(bool, optional, tag = "8")]
+    pub usual: ::core::option::Option<bool>,
 }
 /// Why one scope has no answer.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

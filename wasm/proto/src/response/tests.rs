@@ -35,7 +35,7 @@ fn good() -> v1::RefreshResponse {
         limited: vec![4, 1, 77, 4],
         epoch: 0,
         shard: 0,
-        usual: true,
+        usual: Some(true),
     };
     v1::RefreshResponse {
         epoch: 3,
@@ -232,7 +232,7 @@ prop_compose! {
         scope in "[a-zäöü/0-9]{1,40}",
         canonical in option::of("[a-z/]{1,40}"),
         limited in subsequence(Unit::ALL.to_vec(), 0..=4),
-        usual: bool,
+        usual: Option<bool>,
         outcome in prop_oneof![
             vec(unit_answer(), 0..2).prop_map(Ok),
             (any::<u32>(), "[ -~]{0,80}").prop_map(

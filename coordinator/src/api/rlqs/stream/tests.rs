@@ -174,7 +174,7 @@ fn scope_answer(scope: &Arc<str>, sequence: u64, granted: Granted) -> ScopeAnswe
         scope: scope.clone(),
         canonical: granted.canonical.map_or_else(|| scope.clone(), Arc::from),
         limited: vec![Unit::Requests],
-        usual: false,
+        usual: None,
         origin: Origin::alone(Epoch(1)),
         outcome: Ok(vec![UnitAnswer {
             unit: Unit::Requests,

@@ -140,10 +140,10 @@ impl OpenCall {
     }
 
     /// Answers each scope by itself.
-    pub(super) fn answer(&self, answer: impl Fn(&ScopeRefresh) -> ScopeAnswer) -> Refreshed {
+    pub(super) fn answer(&self, answer: impl FnMut(&ScopeRefresh) -> ScopeAnswer) -> Refreshed {
         let scopes = self.refresh().scopes.iter();
         Refreshed {
-            scopes: scopes.map(|scope| Ok(answer(scope))).collect(),
+            scopes: scopes.map(answer).map(Ok).collect(),
         }
     }
 }
@@ -165,7 +165,7 @@ pub(super) fn lent(asked: &ScopeRefresh, capacity: f64) -> ScopeAnswer {
         scope: asked.scope.clone(),
         canonical: asked.scope.clone(),
         limited: units.clone().map(|(unit, _)| *unit).collect(),
-        usual: false,
+        usual: None,
         origin: Origin::alone(Epoch(1)),
         outcome: Ok(units.map(|ask| unit_lent(ask, capacity)).collect()),
     }

@@ -13,7 +13,7 @@ const NO_LIMIT: Option<f64> = None;
 impl Worker {
     /// Answers all open calls with the limit of a scope, which may be the usual one of its rule; only
     /// what has no limit is lent.
-    fn tell_limit(&mut self, limit: Option<f64>, usual: bool) {
+    fn tell_limit(&mut self, limit: Option<f64>, usual: Option<bool>) {
         while let Some((token, call)) = self.process.take_call() {
             let answer = call.answer(|scope| {
                 let units = scope
@@ -32,7 +32,7 @@ impl Worker {
     }
 
     /// Gets to know the limit of `tenant`, by one request.
-    fn learn(&mut self, tenant: &str, limit: Option<f64>, usual: bool) {
+    fn learn(&mut self, tenant: &str, limit: Option<f64>, usual: Option<bool>) {
         self.of(tenant);
         self.tick(Duration::from_millis(1));
         self.tell_limit(limit, usual);
@@ -74,7 +74,7 @@ fn told(unit: UnitAnswer, limit: Option<f64>) -> UnitAnswer {
 #[test]
 fn while_the_coordinator_learns_and_when_it_is_gone_no_more_passes_than_the_limit() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
-    worker.learn("acme", LOGIN, false);
+    worker.learn("acme", LOGIN, None);
     let passed = worker.passes_alone("acme");
     assert!(passed <= 3, "{passed} of three a minute");
 }
@@ -82,7 +82,7 @@ fn while_the_coordinator_learns_and_when_it_is_gone_no_more_passes_than_the_limi
 #[test]
 fn a_scope_without_a_limit_is_not_throttled_when_the_coordinator_is_gone() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
-    worker.learn("acme", NO_LIMIT, false);
+    worker.learn("acme", NO_LIMIT, None);
     worker.process.advance(Duration::from_secs(30));
     assert_eq!(worker.passes_alone("acme"), 60);
     assert_eq!(worker.admitted("acme", 1000), 1000);
@@ -94,9 +94,9 @@ fn of_scopes_that_are_new_the_usual_limit_of_their_rule_holds_in_every_worker() 
     let config = one_rule();
     let mut first = Worker::new(&process, 1, &config);
     let mut second = Worker::new(&process, 2, &config);
-    second.learn("acme", LOGIN, false);
+    second.learn("acme", LOGIN, None);
     assert!(second.passes_alone("bolt") > 10, "it is not the usual one");
-    first.learn("coda", LOGIN, true);
+    first.learn("coda", LOGIN, Some(true));
     first.tick(Duration::from_secs(1));
     second.tick(Duration::from_secs(1));
     let mut third = Worker::new(&process, 3, &config);
@@ -115,16 +115,45 @@ fn of_scopes_that_are_new_the_usual_limit_of_their_rule_holds_in_every_worker() 
 #[test]
 fn scopes_that_are_new_are_not_throttled_as_long_as_none_of_their_rule_has_a_limit() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
-    worker.learn("acme", NO_LIMIT, true);
+    worker.learn("acme", NO_LIMIT, Some(true));
     worker.tick(Duration::from_secs(1));
     assert_eq!(worker.passes_alone("bolt"), 60);
     // An overflow scope, which may have a limit of its own, is none of them.
     let rules = &mut worker.engine.process.rules;
     let known = rules.get(0).and_then(|rule| rule.policy.usual).unwrap();
-    rules.learn_limit("tenant/~overflow-3", known, false);
+    rules.learn_limit("tenant/~overflow-3", known, None);
     assert_eq!(worker.passes_alone("beta"), 60);
-    worker.learn("coda", NO_LIMIT, false);
+    worker.learn("coda", NO_LIMIT, None);
     worker.tick(Duration::from_secs(1));
     let passed = worker.passes_alone("delta");
     assert!((10..45).contains(&passed), "{passed} at the safe capacity");
+}
+
+#[test]
+fn a_usual_limit_ends_when_an_answer_says_that_there_is_none() {
+    let process = FakeProcess::new();
+    let mut first = Worker::new(&process, 1, &one_rule());
+    let mut second = Worker::new(&process, 2, &one_rule());
+    let exchange = |first: &mut Worker, second: &mut Worker| {
+        for worker in [first, second] {
+            worker.tick(Duration::from_secs(1));
+        }
+    };
+    first.learn("acme", LOGIN, Some(true));
+    exchange(&mut first, &mut second);
+    assert!(second.passes_alone("bolt") <= 3);
+    // A scope with a limit of its own says nothing of the others, however long it is the only one.
+    first.learn("written", Some(1000.0), None);
+    exchange(&mut first, &mut second);
+    assert!(second.passes_alone("coda") <= 3);
+    // A glob for some scopes of the kind has come before the one for all.
+    first.learn("delta", Some(1000.0), Some(false));
+    exchange(&mut first, &mut second);
+    for (worker, tenant) in [(&mut first, "echo"), (&mut second, "fox")] {
+        let passed = worker.passes_alone(tenant);
+        assert!(
+            (10..45).contains(&passed),
+            "{passed} of {tenant} at the safe capacity"
+        );
+    }
 }
