@@ -38,6 +38,7 @@ mod queues;
 mod roots;
 mod settings;
 mod straight;
+mod two_processes;
 mod units;
 mod visitors;
 mod worker;

@@ -294,3 +294,45 @@ fn a_newcomer_does_not_take_the_entry_of_its_own_request_or_of_one_that_waits() 
         assert_eq!(index(&worker, "waits"), Some(waits));
     }
 }
+
+/// Fills all slots with leases, lets names flood and returns the most looks at shared data, reads and
+/// writes, of a tick.
+fn looks_of_a_tick(slots: u32) -> u64 {
+    let config = EngineConfig {
+        max_scopes: slots,
+        max_pending: 20_000,
+        ..one_rule()
+    };
+    let process = FakeProcess::new();
+    let mut worker = Worker::new(&process, 1, &config);
+    for n in 0..slots {
+        worker.of(&format!("known-{n}"));
+    }
+    for _ in 0..50 {
+        worker.tick(TICK);
+        worker.answer(10.0);
+    }
+    let mut most = 0;
+    for round in 0..100 {
+        for n in 0..20 {
+            worker.of(&format!("invented-{round}-{n}"));
+            worker.of(&format!("known-{}", (round * 20 + n) % slots));
+        }
+        let looks = || process.reads.get() + process.writes.get();
+        let before = looks();
+        worker.tick(TICK);
+        most = most.max(looks() - before);
+        worker.answer(10.0);
+    }
+    most
+}
+
+#[test]
+fn a_tick_looks_at_as_much_of_a_large_table_that_is_full_as_of_a_small_one() {
+    let [small, large] = [1000, 8000].map(looks_of_a_tick);
+    // Those that are due and the reports, each a read and a write, and a few searches.
+    assert!(
+        large <= 2 * (1000 + 256) + 500,
+        "{large}, with few slots {small}"
+    );
+}
