@@ -11,9 +11,11 @@ use tollgate_tests::wait;
 use crate::test_context::{TestContext, run_test, s};
 
 const NAMES: u64 = 20_000;
-/// Slots for a tenth of the names. Each has something to lose for the tenth of a second that its bucket
-/// takes to be full again, in which fewer than half as many names come.
+/// Slots for a tenth of the names.
 const MAX_SCOPES: u64 = 2000;
+/// Names that come in a tenth of a second, at most. For so long a slot has something to lose, until its
+/// bucket is full again.
+const PORTION: u64 = MAX_SCOPES / 4;
 const CONNECTIONS: u64 = 16;
 /// Growth allowed for Envoy itself with two workers: far less than the cost of 10 000 scopes of about 500
 /// bytes in each worker and in shared data.
@@ -34,10 +36,14 @@ async fn bounded(test: &TestContext) -> Result<()> {
     let plugin = by_tenant(&json!({"max_scopes": MAX_SCOPES}));
     let envoy = test.envoy("envoy", 2, &coordinator, &plugin).await?;
     let memory = || envoy.process.memory_bytes();
-    let mut answers = send(&envoy, 0..NAMES / 10).await?;
-    let few = memory()?;
-    for names in [NAMES / 10..NAMES / 2, NAMES / 2..NAMES] {
-        let (admitted, refused) = send(&envoy, names).await?;
+    let (mut answers, mut few) = ((0, 0), 0);
+    for first in (0..NAMES).step_by(usize::try_from(PORTION)?) {
+        if first == NAMES / 10 {
+            few = memory()?;
+        }
+        let portion = send(&envoy, first..first + PORTION);
+        let (portion, ()) = tokio::join!(portion, tokio::time::sleep(s(0.1)));
+        let (admitted, refused) = portion?;
         answers = (answers.0 + admitted, answers.1 + refused);
     }
     let full = memory()?;
