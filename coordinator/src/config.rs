@@ -403,9 +403,9 @@ fn refuse_insecure(
     (listen, tls, admin): (&Listen, &Tls, &Admin),
 ) {
     let raw = raw.listen.as_ref();
-    let said = raw.and_then(|raw| raw.insecure_grpc.as_ref());
-    let said = check.value(said, "listen.insecure_grpc", values::yes_or_no);
-    let insecure_grpc = said.unwrap_or(false) || flags.insecure_grpc;
+    let chosen = raw.and_then(|raw| raw.insecure_grpc.as_ref());
+    let chosen = check.value(chosen, "listen.insecure_grpc", values::yes_or_no);
+    let insecure_grpc = chosen.unwrap_or(false) || flags.insecure_grpc;
     // A default in the place of a wrong value may look insecure although the file is secure.
     if check.count() > 0 {
         return;

@@ -359,12 +359,12 @@ fn shard_count(place: Option<&Place>) -> NonZeroU16 {
 
 /// Returns the name under which other coordinators know this one.
 fn name(config: &Config, listen: Option<Listen>) -> String {
-    let said = config
+    let chosen = config
         .parent
         .as_ref()
         .and_then(|parent| parent.name.clone());
     let node = config.cluster.as_ref().map(|cluster| cluster.node.clone());
-    said.or(node).unwrap_or_else(|| {
+    chosen.or(node).unwrap_or_else(|| {
         let host = rustix::system::uname();
         let host = host.nodename().to_string_lossy();
         let host = host.replace(

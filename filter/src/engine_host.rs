@@ -196,10 +196,10 @@ mod tests {
 
     #[test]
     fn a_status_of_any_number_is_told() {
-        let told = |status| grpc_failure(status, false);
-        assert_eq!(told(14), "gRPC status 14 (UNAVAILABLE)");
-        assert_eq!(told(13), "gRPC status 13 (INTERNAL)");
-        assert_eq!(told(u32::MAX), "gRPC status 4294967295 (unknown)");
+        let failure = |status| grpc_failure(status, false);
+        assert_eq!(failure(14), "gRPC status 14 (UNAVAILABLE)");
+        assert_eq!(failure(13), "gRPC status 13 (INTERNAL)");
+        assert_eq!(failure(u32::MAX), "gRPC status 4294967295 (unknown)");
         let hint = "gRPC status 13 (INTERNAL): the address cannot be reached, or TLS fails; Envoy";
         assert!(grpc_failure(13, true).starts_with(hint));
     }

@@ -97,12 +97,12 @@ mod tests {
             ("tollgate.x_ratelimit_remaining", "3"),
             ("tollgate.x_ratelimit_reset", "0"),
         ];
-        let told = notes(BOTH, &rules);
-        let told: Vec<_> = told
+        let noted = notes(BOTH, &rules);
+        let noted: Vec<_> = noted
             .iter()
             .map(|(name, value)| (*name, &value[..]))
             .collect();
-        assert_eq!(told, want);
+        assert_eq!(noted, want);
     }
 
     #[test]

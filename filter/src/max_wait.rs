@@ -16,12 +16,12 @@ use crate::host::Host;
 /// Returns the longest wait that the client of the request at hand allows; none if it says nothing.
 pub(crate) fn max_wait<H: Host>(host: &H) -> Option<Duration> {
     let header = |name| host.request_header(name).ok().flatten();
-    let said = [
+    let limits = [
         header("tollgate-max-wait-ms").and_then(|value| millis(&value)),
         header("grpc-timeout").and_then(|value| most_of(grpc_timeout(&value))),
         header("x-envoy-expected-rq-timeout-ms").and_then(|value| most_of(millis(&value))),
     ];
-    said.into_iter().flatten().min()
+    limits.into_iter().flatten().min()
 }
 
 /// Returns the part of a deadline that may be spent on waiting.

@@ -35,13 +35,13 @@ pub(super) fn start() -> io::Result<()> {
     let [mut terminate, mut interrupt] =
         signals([SignalKind::terminate(), SignalKind::interrupt()])?;
     drop(guard);
-    let told = async move {
+    let stop = async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
     };
-    let watch = move || runtime.block_on(watch(told, EXIT_GRACE, exit));
+    let watch = move || runtime.block_on(watch(stop, EXIT_GRACE, exit));
     let named = thread::Builder::new().name("watchdog".to_owned());
     named.spawn(watch).map(drop)
 }
@@ -56,9 +56,9 @@ pub(super) fn signals<const N: usize>(kinds: [SignalKind; N]) -> io::Result<[Sig
     signals.try_into().map_err(|_| io::ErrorKind::Other.into())
 }
 
-/// Calls `exit` when `grace` has passed since `told` resolved.
-async fn watch(told: impl Future<Output = ()>, grace: Duration, exit: impl FnOnce()) {
-    told.await;
+/// Calls `exit` when `grace` has passed since `stop` resolved.
+async fn watch(stop: impl Future<Output = ()>, grace: Duration, exit: impl FnOnce()) {
+    stop.await;
     tokio::time::sleep(grace).await;
     exit();
 }
@@ -89,9 +89,9 @@ mod tests {
     async fn the_process_is_ended_one_grace_after_it_was_told_to() {
         let start = Instant::now();
         let exited = Cell::new(None);
-        let told = tokio::time::sleep(Duration::from_secs(100));
+        let stop = tokio::time::sleep(Duration::from_secs(100));
         let grace = Duration::from_secs(15);
-        watch(told, grace, || exited.set(Some(start.elapsed()))).await;
+        watch(stop, grace, || exited.set(Some(start.elapsed()))).await;
         assert_eq!(exited.get(), Some(Duration::from_secs(115)));
     }
 }

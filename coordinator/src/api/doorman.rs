@@ -69,9 +69,9 @@ impl Service {
     }
 
     /// Returns the master to send the client to; `None` if this node answers by itself.
-    fn mastership(&self, way: CallContext) -> Option<wire::Mastership> {
+    fn mastership(&self, context: CallContext) -> Option<wire::Mastership> {
         let shard = ShardId::default();
-        let here = way.forwarded.is_some() || self.router.count != NonZeroU16::MIN;
+        let here = context.forwarded.is_some() || self.router.count != NonZeroU16::MIN;
         if here || self.router.shards.get(shard).is_some() {
             return None;
         }
@@ -100,9 +100,9 @@ impl Service {
     async fn get(
         &self,
         request: wire::GetCapacityRequest,
-        way: CallContext,
+        context: CallContext,
     ) -> Result<wire::GetCapacityResponse, CallError> {
-        if let Some(mastership) = self.mastership(way) {
+        if let Some(mastership) = self.mastership(context) {
             return Ok(wire::GetCapacityResponse {
                 response: Vec::new(),
                 mastership: Some(mastership),
@@ -110,12 +110,12 @@ impl Service {
         }
         let arrival = unix_time();
         let client = ask::client("client_id", &request.client_id)?;
-        let asked = {
+        let asks = {
             let config = self.config.borrow();
             ask::of_client(&request.resource, &config.doorman, arrival)?
         };
-        let spread = Spread::new(&self.router, client, arrival, way);
-        let entries = request.resource.into_iter().zip(asked).collect();
+        let spread = Spread::new(&self.router, client, arrival, context);
+        let entries = request.resource.into_iter().zip(asks).collect();
         let client_id = request.client_id;
         let pass_on = |remote: RemoteMaster, resource| {
             let client_id = client_id.clone();
@@ -139,9 +139,9 @@ impl Service {
     async fn get_server(
         &self,
         request: wire::GetServerCapacityRequest,
-        way: CallContext,
+        context: CallContext,
     ) -> Result<wire::GetServerCapacityResponse, CallError> {
-        if let Some(mastership) = self.mastership(way) {
+        if let Some(mastership) = self.mastership(context) {
             return Ok(wire::GetServerCapacityResponse {
                 response: Vec::new(),
                 mastership: Some(mastership),
@@ -149,12 +149,12 @@ impl Service {
         }
         let arrival = unix_time();
         let client = ask::client("server_id", &request.server_id)?;
-        let asked = {
+        let asks = {
             let config = self.config.borrow();
             ask::of_server(&request.resource, &config.doorman, arrival)?
         };
-        let spread = Spread::new(&self.router, client, arrival, way);
-        let entries = request.resource.into_iter().zip(asked).collect();
+        let spread = Spread::new(&self.router, client, arrival, context);
+        let entries = request.resource.into_iter().zip(asks).collect();
         let server_id = request.server_id;
         let pass_on = |remote: RemoteMaster, resource| {
             let server_id = server_id.clone();
@@ -178,9 +178,9 @@ impl Service {
     async fn take_back(
         &self,
         request: wire::ReleaseCapacityRequest,
-        way: CallContext,
+        context: CallContext,
     ) -> Result<wire::ReleaseCapacityResponse, CallError> {
-        if let Some(mastership) = self.mastership(way) {
+        if let Some(mastership) = self.mastership(context) {
             return Ok(wire::ReleaseCapacityResponse {
                 mastership: Some(mastership),
             });
@@ -194,7 +194,7 @@ impl Service {
         let resources: Vec<_> = released.into_iter().map(|id| (id, u64::MAX)).collect();
         self.router.metrics.count_releases(resources.len());
         let release = Release { client, resources };
-        self.router.release(release, way).await?;
+        self.router.release(release, context).await?;
         Ok(wire::ReleaseCapacityResponse { mastership: None })
     }
 }
@@ -205,14 +205,14 @@ impl Capacity for Service {
         &self,
         request: Request<wire::DiscoveryRequest>,
     ) -> Result<Response<wire::DiscoveryResponse>, Status> {
-        let way = CallContext::read(request.metadata())?;
+        let context = CallContext::read(request.metadata())?;
         // Other clients can reach this node at the address that this client used.
         let reached = request.local_addr().as_ref().map(SocketAddr::to_string);
         let advertised = self.router.me.as_ref().map(|me| me.grpc.clone());
         let here = wire::Mastership {
             master_address: advertised.or(reached),
         };
-        let elsewhere = self.mastership(way);
+        let elsewhere = self.mastership(context);
         let response = wire::DiscoveryResponse {
             is_master: elsewhere.is_none(),
             mastership: elsewhere.unwrap_or(here),
@@ -225,8 +225,8 @@ impl Capacity for Service {
         request: Request<wire::GetCapacityRequest>,
     ) -> Result<Response<wire::GetCapacityResponse>, Status> {
         let start = self.clock.now();
-        let way = CallContext::read(request.metadata())?;
-        let result = self.get(request.into_inner(), way).await;
+        let context = CallContext::read(request.metadata())?;
+        let result = self.get(request.into_inner(), context).await;
         let scopes = result.as_ref().map_or(0, |answer| answer.response.len());
         let duration = self.clock.now().saturating_since(start);
         self.router.metrics.count_refresh(scopes, duration);
@@ -238,8 +238,8 @@ impl Capacity for Service {
         request: Request<wire::GetServerCapacityRequest>,
     ) -> Result<Response<wire::GetServerCapacityResponse>, Status> {
         let start = self.clock.now();
-        let way = CallContext::read(request.metadata())?;
-        let result = self.get_server(request.into_inner(), way).await;
+        let context = CallContext::read(request.metadata())?;
+        let result = self.get_server(request.into_inner(), context).await;
         let scopes = result.as_ref().map_or(0, |answer| answer.response.len());
         let duration = self.clock.now().saturating_since(start);
         self.router.metrics.count_refresh(scopes, duration);
@@ -250,8 +250,8 @@ impl Capacity for Service {
         &self,
         request: Request<wire::ReleaseCapacityRequest>,
     ) -> Result<Response<wire::ReleaseCapacityResponse>, Status> {
-        let way = CallContext::read(request.metadata())?;
-        let result = self.take_back(request.into_inner(), way).await;
+        let context = CallContext::read(request.metadata())?;
+        let result = self.take_back(request.into_inner(), context).await;
         self.counted(DoormanMethod::ReleaseCapacity, result)
     }
 }

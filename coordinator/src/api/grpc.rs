@@ -97,14 +97,14 @@ impl Service {
         Ok(name.to_owned())
     }
 
-    /// Checks whether `caller` may speak for `client`, on the way `way`.
+    /// Checks whether `caller` may speak for `client`, in a call of `context`.
     fn check(
         &self,
         caller: &Caller,
-        way: CallContext,
+        context: CallContext,
         client: &ClientRun,
     ) -> Result<(), CallerError> {
-        match way.forwarded {
+        match context.forwarded {
             None => self.callers.client(caller, client),
             Some(_) => self.callers.node(caller),
         }
@@ -113,28 +113,28 @@ impl Service {
     async fn answer(
         &self,
         request: v1::RefreshRequest,
-        (caller, way): (Caller, CallContext),
+        (caller, context): (Caller, CallContext),
     ) -> Result<v1::RefreshResponse, CallError> {
         let refresh = Refresh::try_from(request)?;
-        self.check(&caller, way, &refresh.client)?;
+        self.check(&caller, context, &refresh.client)?;
         trace::record_call(refresh.client.id.as_str(), refresh.scopes.len());
-        let answers = self.router.refresh(refresh, way).await?;
+        let answers = self.router.refresh(refresh, context).await?;
         Ok(v1::RefreshResponse::new(&answers))
     }
 
     async fn release_leases(
         &self,
         request: v1::ReleaseRequest,
-        (caller, way): (Caller, CallContext),
+        (caller, context): (Caller, CallContext),
     ) -> Result<v1::ReleaseResponse, CallError> {
-        let release = match way.forwarded {
+        let release = match context.forwarded {
             None => Release::try_from(request)?,
             Some(_) => request.forwarded()?,
         };
-        self.check(&caller, way, &release.client)?;
+        self.check(&caller, context, &release.client)?;
         let count = release.resources.len();
         trace::record_call(release.client.id.as_str(), count);
-        let epoch = self.router.release(release, way).await?.0;
+        let epoch = self.router.release(release, context).await?.0;
         self.metrics.count_releases(count);
         Ok(v1::ReleaseResponse { epoch })
     }
@@ -147,9 +147,9 @@ impl LeaseService for Service {
         request: Request<v1::RefreshRequest>,
     ) -> Result<Response<v1::RefreshResponse>, Status> {
         let arrival = self.clock.now();
-        let way = CallContext::read(request.metadata())?;
+        let context = CallContext::read(request.metadata())?;
         let caller = Caller::of(request.extensions());
-        let result = self.answer(request.into_inner(), (caller, way)).await;
+        let result = self.answer(request.into_inner(), (caller, context)).await;
         let scopes = result.as_ref().map_or(0, |answer| answer.scopes.len());
         let duration = self.clock.now().saturating_since(arrival);
         self.metrics.count_refresh(scopes, duration);
@@ -159,7 +159,7 @@ impl LeaseService for Service {
             self.metrics.count_fault(error.fault());
         }
         let mut response = Response::new(result?);
-        if way.from_child {
+        if context.from_child {
             // Forwarded calls have brought the ancestors along.
             self.router.ancestors.write_path(response.metadata_mut());
         }
@@ -170,9 +170,9 @@ impl LeaseService for Service {
         &self,
         request: Request<v1::ReleaseRequest>,
     ) -> Result<Response<v1::ReleaseResponse>, Status> {
-        let way = CallContext::read(request.metadata())?;
+        let context = CallContext::read(request.metadata())?;
         let caller = Caller::of(request.extensions());
-        let released = self.release_leases(request.into_inner(), (caller, way));
+        let released = self.release_leases(request.into_inner(), (caller, context));
         let answer = released.await?;
         Ok(Response::new(answer))
     }

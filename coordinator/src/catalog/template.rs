@@ -267,8 +267,8 @@ mod tests {
     #[test]
     fn a_value_that_no_scope_can_have_stands_there_as_its_digest() {
         let longest = "x".repeat(KEY_LEN_MAX);
-        let kept = scope("tenant/{t}", &[("t", &longest)]).unwrap();
-        assert_eq!(kept, format!("tenant/{longest}"));
+        let filled = scope("tenant/{t}", &[("t", &longest)]).unwrap();
+        assert_eq!(filled, format!("tenant/{longest}"));
         let longer = format!("{longest}y");
         let slashes = "/".repeat(100);
         let mut seen = Vec::new();

@@ -50,13 +50,13 @@ struct RawAdvertise {
 impl ClusterConfig {
     /// Addresses of this node for others; it listens on `listen` and speaks `tls`.
     pub fn peer(&self, listen: Listen, tls: &Tls) -> Peer {
-        let said = |said: &Option<String>, listen: SocketAddr| {
-            said.clone().unwrap_or_else(|| listen.to_string())
+        let chosen = |chosen: &Option<String>, listen: SocketAddr| {
+            chosen.clone().unwrap_or_else(|| listen.to_string())
         };
         Peer {
             node: self.node.clone(),
-            grpc: said(&self.advertise.grpc, listen.grpc),
-            http: said(&self.advertise.http, listen.http),
+            grpc: chosen(&self.advertise.grpc, listen.grpc),
+            http: chosen(&self.advertise.http, listen.http),
             grpc_tls: tls.grpc.is_some(),
             http_tls: tls.http.is_some(),
         }
@@ -164,12 +164,12 @@ fn advertised(
     listen: SocketAddr,
 ) -> Option<String> {
     let field = format!("cluster.advertise.{name}");
-    let said = raw.value.advertise.as_ref();
-    let said = said.and_then(|said| match name {
-        "grpc" => said.grpc.as_ref(),
-        _ => said.http.as_ref(),
+    let chosen = raw.value.advertise.as_ref();
+    let chosen = chosen.and_then(|chosen| match name {
+        "grpc" => chosen.grpc.as_ref(),
+        _ => chosen.http.as_ref(),
     });
-    if said.is_none() && listen.ip().is_unspecified() {
+    if chosen.is_none() && listen.ip().is_unspecified() {
         let named = address(&format!("{}:{}", node?, listen.port()));
         if named.is_none() && listen.port() != 0 {
             let rule =
@@ -178,7 +178,7 @@ fn advertised(
         }
         return named;
     }
-    check.value(said, &field, |text| {
+    check.value(chosen, &field, |text| {
         let rule = || {
             format!(
                 "{text:?} is not an address that others can reach, like 10.0.0.1:7710 or host:7710"

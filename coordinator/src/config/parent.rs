@@ -94,13 +94,13 @@ pub(super) fn parent(
     raw: Option<&LocatedValue<RawParent>>,
 ) -> Option<ParentConfig> {
     let raw = raw?;
-    let said = &raw.value;
-    let tls = said.tls.as_ref();
+    let section = &raw.value;
+    let tls = section.tls.as_ref();
     let tls = tls.and_then(|tls| client_tls(check, "parent.tls", tls));
-    let name = check.value(&said.name, "parent.name", name);
-    let timeout = check.value(&said.timeout, "parent.timeout", timeout);
+    let name = check.value(&section.name, "parent.name", name);
+    let timeout = check.value(&section.timeout, "parent.timeout", timeout);
     let field = "parent.addresses";
-    let Some(list) = &said.addresses else {
+    let Some(list) = &section.addresses else {
         check.missing(raw.at, field);
         return None;
     };

@@ -37,7 +37,7 @@ pub struct Reload {
     /// Looks since the file was last read.
     failed: u32,
     /// Reason for which it cannot be read, as last logged.
-    said: Option<String>,
+    logged: Option<String>,
     /// The file that was last taken or refused.
     seen: Arc<SourceFile>,
 }
@@ -64,7 +64,7 @@ impl Reload {
             metrics,
             files: FileReader::default(),
             failed: 0,
-            said: None,
+            logged: None,
             seen,
         })
     }
@@ -73,7 +73,7 @@ impl Reload {
     pub async fn run(mut self, mut now: mpsc::Receiver<()>) {
         loop {
             tokio::select! {
-                asked = now.recv() => match asked {
+                call = now.recv() => match call {
                     Some(()) => self.take().await,
                     None => return,
                 },
@@ -106,15 +106,15 @@ impl Reload {
         }
         self.metrics.count_reload(Reloaded::Unreadable);
         let error = error.to_string();
-        if self.said.as_ref() != Some(&error) {
+        if self.logged.as_ref() != Some(&error) {
             tracing::error!("configuration: cannot be read, the previous one stays: {error}");
-            self.said = Some(error);
+            self.logged = Some(error);
         }
     }
 
     fn note_readable(&mut self) {
         self.failed = 0;
-        if self.said.take().is_some() {
+        if self.logged.take().is_some() {
             let file = self.seen.path.display();
             tracing::info!(%file, "configuration: can be read again");
         }

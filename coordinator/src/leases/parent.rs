@@ -214,22 +214,22 @@ impl ParentLink {
                 client: self.client.clone(),
                 scopes: batch.scopes,
             };
-            let heard = self.heard(refresh).await;
-            if self.driver.heard(heard).await.is_none() {
+            let reply = self.ask(refresh).await;
+            if self.driver.handle_reply(reply).await.is_none() {
                 return;
             }
         }
     }
 
-    async fn heard(&mut self, refresh: Refresh) -> ParentReply {
-        let asked = refresh.scopes.iter().flat_map(|scope| {
+    async fn ask(&mut self, refresh: Refresh) -> ParentReply {
+        let requests = refresh.scopes.iter().flat_map(|scope| {
             let sequence =
                 |(unit, ask): &(_, tollgate_core::lease::LeaseRequest)| (*unit, ask.sequence);
             let units = scope.asks.iter().map(sequence);
             units.map(|(unit, sequence)| (scope.scope.clone(), unit, sequence))
         });
-        let mut heard = ParentReply {
-            asked: asked.collect(),
+        let mut reply = ParentReply {
+            requests: requests.collect(),
             ..ParentReply::default()
         };
         match self.refresh(&refresh).await {
@@ -242,11 +242,11 @@ impl ParentLink {
                 if std::mem::take(&mut self.failing) {
                     tracing::info!(parent = self.address(), "parent: answers again");
                 }
-                (heard.level, heard.answers) = (level, answers);
+                (reply.level, reply.answers) = (level, answers);
             }
             Err(error) => self.fail(&error),
         }
-        heard
+        reply
     }
 
     /// Sends `refresh` to the current address; returns the number of ancestors and the readable

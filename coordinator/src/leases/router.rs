@@ -119,7 +119,7 @@ impl Router {
             return answers.inspect_err(|_| self.metrics.count_answered(AnsweredBy::None, count));
         }
         let Refresh { client, scopes } = refresh;
-        let asked: Vec<Arc<str>> = scopes.iter().map(|asks| asks.scope.clone()).collect();
+        let ids: Vec<Arc<str>> = scopes.iter().map(|asks| asks.scope.clone()).collect();
         let parts = self.split(scopes, |asks| &asks.scope);
         let answers = each(parts, |shard, scopes| {
             let client = client.clone();
@@ -129,7 +129,7 @@ impl Router {
                 router.refresh_shard(shard, refresh, context).await
             }
         });
-        self.join(&asked, answers.await)
+        self.join(&ids, answers.await)
     }
 
     /// Answers a client whose call another node has passed on.
@@ -147,16 +147,16 @@ impl Router {
         Ok(answers)
     }
 
-    /// Joins the answers of the shards to a call for `asked`.
+    /// Joins the answers of the shards to a call for the scopes `ids`.
     ///
     /// # Errors
     /// If no shard answered.
     fn join(
         &self,
-        asked: &[Arc<str>],
+        ids: &[Arc<str>],
         answers: PartResults<Vec<ScopeAnswer>>,
     ) -> Result<Vec<ScopeAnswer>, RouteError> {
-        let mut joined = JoinedAnswers::of(asked.len());
+        let mut joined = JoinedAnswers::of(ids.len());
         let (mut reason, mut answered) = (None, false);
         for (places, answers) in answers {
             match answers {
@@ -166,7 +166,7 @@ impl Router {
                 }
                 Err(error) => {
                     self.metrics.count_answered(AnsweredBy::None, places.len());
-                    let missing = places.iter().filter_map(|place| asked.get(*place));
+                    let missing = places.iter().filter_map(|place| ids.get(*place));
                     joined.put(&places, missing.map(|scope| unanswered(scope, &error)));
                     reason.get_or_insert(error);
                 }
@@ -174,7 +174,7 @@ impl Router {
         }
         match reason {
             Some(error) if !answered => Err(error),
-            _ => Ok(joined.end(|place| lost(asked.get(place)))),
+            _ => Ok(joined.end(|place| lost(ids.get(place)))),
         }
     }
 

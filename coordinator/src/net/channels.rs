@@ -121,10 +121,10 @@ pub fn cause(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut source = std::error::Error::source(status);
     while let Some(error) = source {
-        let said = error.to_string();
-        if !text.contains(&said) {
+        let inner = error.to_string();
+        if !text.contains(&inner) {
             // Into a string nothing fails.
-            let _ = write!(text, ": {said}");
+            let _ = write!(text, ": {inner}");
         }
         source = error.source();
     }

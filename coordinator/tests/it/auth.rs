@@ -73,8 +73,8 @@ async fn reading_needs_a_token_and_writing_the_right_one() {
         (Ask::get("//healthz"), 401),
     ];
     for (ask, status) in rows {
-        let said = format!("{} {} {}", ask.method, ask.path, ask.headers);
-        assert_eq!(guarded.status(&ask).await, status, "{said}");
+        let message = format!("{} {} {}", ask.method, ask.path, ask.headers);
+        assert_eq!(guarded.status(&ask).await, status, "{message}");
     }
 }
 

@@ -88,10 +88,10 @@ async fn a_call_without_an_incarnation_is_refused() {
     };
     let status = coordinator.client().refresh(message).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
-    let said = status.message();
+    let text = status.message();
     assert!(
-        said.starts_with("incarnation: is 0: a client chooses"),
-        "{said}"
+        text.starts_with("incarnation: is 0: a client chooses"),
+        "{text}"
     );
 }
 

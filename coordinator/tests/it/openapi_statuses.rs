@@ -283,12 +283,12 @@ async fn every_status_that_is_described_can_occur() {
             let (to, ask) = operation.provoke(status, &servers);
             let answer = Answer::of(to, &ask).await;
             let id = &operation.id;
-            let said = format!("{id}: {} {}: {}", ask.method, ask.path, answer.body);
-            assert_eq!(answer.status, status, "{said}");
+            let message = format!("{id}: {} {}: {}", ask.method, ask.path, answer.body);
+            assert_eq!(answer.status, status, "{message}");
             if status >= 400 {
                 let kind = answer.header("content-type");
-                assert_eq!(kind, "application/problem+json", "{said}");
-                assert_eq!(answer.json()["status"], status, "{said}");
+                assert_eq!(kind, "application/problem+json", "{message}");
+                assert_eq!(answer.json()["status"], status, "{message}");
             }
         }
     }

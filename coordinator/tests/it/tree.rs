@@ -187,8 +187,8 @@ async fn a_leaf_goes_on_without_its_root_and_finds_it_again() {
     envoy.until(80.0, 80.0).await;
     runtime.shutdown_background();
     // The leaf lends the parent's lease on until it expires, and then the safe capacity.
-    let kept = envoy.refresh(80.0).await;
-    assert_eq!(kept.answer.lease.unwrap().capacity.as_f64(), 80.0);
+    let left = envoy.refresh(80.0).await;
+    assert_eq!(left.answer.lease.unwrap().capacity.as_f64(), 80.0);
     envoy.until(80.0, 7.0).await;
     assert!(metric(&leaf, "tollgate_parent_calls_total{result=\"failed\"}").await >= 1.0);
     let root = Coordinator::at(port, ROOT, Start::Fresh, Epoch(EPOCH + 1)).await;
@@ -229,8 +229,8 @@ async fn a_leaf_takes_over_from_an_earlier_term_and_nothing_of_that_counts_any_m
     let error = answer.unwrap().into_inner().scopes[0].error.clone();
     let error = error.unwrap();
     assert_eq!(error.code, tonic::Code::Aborted as u32);
-    let said = format!("term {} came after term {EPOCH}", EPOCH - 1);
-    assert_eq!(error.message, said);
+    let text = format!("term {} came after term {EPOCH}", EPOCH - 1);
+    assert_eq!(error.message, text);
     let errors = metric(&leaf, "tollgate_parent_scope_errors_total").await;
     assert_eq!(errors, 0.0);
 }

@@ -244,11 +244,11 @@ async fn what_is_no_good_request_changes_nothing() {
     ];
     for (ask, want) in rows {
         let answer = coordinator.ask(&ask).await;
-        let said = format!("{} {} {}", ask.method, ask.path, ask.headers);
-        assert_eq!(answer.status, want, "{said}: {}", answer.body);
+        let message = format!("{} {} {}", ask.method, ask.path, ask.headers);
+        assert_eq!(answer.status, want, "{message}: {}", answer.body);
         let kind = answer.header("content-type");
-        assert_eq!(kind, "application/problem+json", "{said}");
-        assert_eq!(answer.json()["status"], want, "{said}");
+        assert_eq!(kind, "application/problem+json", "{message}");
+        assert_eq!(answer.json()["status"], want, "{message}");
     }
     let groups = coordinator.get("/v1/groups").await.json();
     assert_eq!(groups["groups"].as_array().unwrap().len(), 1);

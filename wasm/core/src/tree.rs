@@ -156,8 +156,8 @@ impl ParentLeases {
             let Some(id) = self.due.pop_due(horizon) else {
                 break;
             };
-            let asked = look(&id);
-            if let Some(say) = self.ask_one(now, horizon, &id, asked) {
+            let request = look(&id);
+            if let Some(say) = self.ask_one(now, horizon, &id, request) {
                 message.push((id, say));
             }
         }
@@ -170,16 +170,16 @@ impl ParentLeases {
         now: Instant,
         horizon: Instant,
         id: &ResourceId,
-        asked: Option<ParentRequest>,
+        request: Option<ParentRequest>,
     ) -> Option<LeaseMessage> {
         let parent_lease = self.parent_leases.get_mut(id)?;
         let waits = parent_lease.client.is_waiting() && parent_lease.due() > now;
         // The request may have been put off after it had been queued.
         let put_off = parent_lease.due() > horizon || waits;
         self.sequence = self.sequence.saturating_add(u64::from(!put_off));
-        let message = match asked {
+        let message = match request {
             _ if put_off => None,
-            Some(asked) => Some(parent_lease.ask(now, self.sequence, self.call_timeout, asked)),
+            Some(request) => Some(parent_lease.ask(now, self.sequence, self.call_timeout, request)),
             None if parent_lease.idle => {
                 self.idle = self.idle.saturating_sub(1);
                 self.parent_leases.remove(id);

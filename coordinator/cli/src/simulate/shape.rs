@@ -15,13 +15,13 @@ pub(super) fn broken_rule(
 ) -> ScenarioError {
     let path = error.path().to_string();
     let path = if path == "." { "" } else { &path };
-    let said = error.inner().to_string();
-    let mut names = said.split('`').skip(1).step_by(2);
+    let message = error.inner().to_string();
+    let mut names = message.split('`').skip(1).step_by(2);
     let named = names.next().unwrap_or_default();
     let field = |field: &str| field.to_owned();
-    let (field, rule) = match said.split_once(' ').map_or("", |(first, _)| first) {
+    let (field, rule) = match message.split_once(' ').map_or("", |(first, _)| first) {
         "missing" => (join(path, named), "is missing".to_owned()),
-        "unknown" if said.starts_with("unknown field") => {
+        "unknown" if message.starts_with("unknown field") => {
             let expected: Vec<_> = names.collect();
             (field(path), unknown_field(named, &expected))
         }
@@ -30,12 +30,12 @@ pub(super) fn broken_rule(
             (field(path), format!("`{named}` is none of {expected}"))
         }
         "invalid" => {
-            let expected = said.split_once("expected ").map_or("", |(_, text)| text);
+            let expected = message.split_once("expected ").map_or("", |(_, text)| text);
             let found = document.value_of(path).unwrap_or_default();
             let rule = format!("{} is not {}", quoted(&found), plain(expected));
             (field(path), rule)
         }
-        _ => (field(path), said.clone()),
+        _ => (field(path), message.clone()),
     };
     ScenarioError { field, rule }
 }

@@ -121,16 +121,19 @@ fn check_reads_a_pipe_and_serve_does_not() {
         .write_all(GOOD.as_bytes())
         .unwrap();
     let output = check.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.starts_with("/dev/stdin: good, 1 limit\n"), "{said}");
+    let message = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        message.starts_with("/dev/stdin: good, 1 limit\n"),
+        "{message}"
+    );
 
     let mut serve = tollgate(&["serve", "--config", "/dev/stdin"]);
     serve.stdin(Stdio::piped());
     let output = serve.output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
     let want = "/dev/stdin: is a pipe, and only a regular file is read";
-    assert!(said.contains(want), "{said}");
+    assert!(message.contains(want), "{message}");
 }
 
 #[test]
@@ -156,9 +159,9 @@ fn check_reads_the_files_with_which_others_are_called() {
     for (section, yaml) in rows {
         let wrong = file(&format!("{yaml}\n{GOOD}"));
         let path = wrong.path().to_str().unwrap();
-        let (code, _, said) = run(&["check", path]);
+        let (code, _, text) = run(&["check", path]);
         let want = format!("{path}: {section}: /no/such/ca.pem: No such file");
-        assert!(code == 2 && said.contains(&want), "{said}");
+        assert!(code == 2 && text.contains(&want), "{text}");
     }
 }
 
@@ -255,16 +258,16 @@ async fn the_epoch_is_above_the_one_in_the_store_whatever_the_clock_says() {
     assert_eq!(epoch(&["--epoch", &ahead.to_string()]).await, ahead);
     assert_eq!(epoch(&[]).await, ahead + 1, "the clock is behind");
     assert_eq!(epoch(&[]).await, ahead + 2, "and still is");
-    for asked in [7, ahead + 2] {
-        let asked = asked.to_string();
-        let (code, _, err) = run(&["serve", "--config", config, "--epoch", &asked]);
+    for term in [7, ahead + 2] {
+        let term = term.to_string();
+        let (code, _, err) = run(&["serve", "--config", config, "--epoch", &term]);
         assert_eq!(code, 1, "{err}");
-        let both = err.contains(&asked) && err.contains(&(ahead + 2).to_string());
+        let both = err.contains(&term) && err.contains(&(ahead + 2).to_string());
         assert!(both && err.contains("--epoch"), "{err}");
     }
     // A parent takes 0 for no term at all, and Envoys accept none above the highest.
-    for asked in ["0", "4398046511104"] {
-        let (code, _, err) = run(&["serve", "--config", config, "--epoch", asked]);
+    for term in ["0", "4398046511104"] {
+        let (code, _, err) = run(&["serve", "--config", config, "--epoch", term]);
         assert_eq!(code, 2, "{err}");
         assert!(
             err.contains("--epoch") && err.contains("1..=4398046511103"),
@@ -285,15 +288,15 @@ fn it_does_not_serve_grpc_in_plain_text_beyond_loopback_by_mistake() {
         &["serve", "--config", path],
         &["serve", "--config", path, "--insecure-admin"],
     ] {
-        let (code, _, said) = run(args);
-        assert_eq!(code, 2, "{said}");
+        let (code, _, text) = run(args);
+        assert_eq!(code, 2, "{text}");
         let want = "listen.grpc: 0.0.0.0:0 can be reached from other machines, and that needs TLS \
                     (tls.grpc.cert and tls.grpc.key); to serve without, say \
                     `listen.insecure_grpc: true` or --insecure-grpc";
-        assert!(said.contains(want), "{said}");
+        assert!(text.contains(want), "{text}");
     }
-    let (code, _, said) = run(&["check", path, "--insecure-grpc"]);
-    assert_eq!(code, 0, "{said}");
+    let (code, _, text) = run(&["check", path, "--insecure-grpc"]);
+    assert_eq!(code, 0, "{text}");
     let serve = Serve::start(path, &["--insecure-grpc"]);
     assert!(serve.ready.contains("grpc=0.0.0.0:"), "{}", serve.ready);
 }
@@ -305,14 +308,14 @@ fn it_does_not_listen_beyond_loopback_by_mistake() {
     let open = file(&open);
     let path = open.path().to_str().unwrap();
     for args in [&["check", path][..], &["serve", "--config", path]] {
-        let (code, _, said) = run(args);
-        assert_eq!(code, 2, "{said}");
+        let (code, _, text) = run(args);
+        assert_eq!(code, 2, "{text}");
         let want = "listen.http: 0.0.0.0:0 can be reached from other machines, and that needs TLS \
                     and a token (admin.tokens)";
-        assert!(said.contains(want), "{said}");
+        assert!(text.contains(want), "{text}");
     }
-    let (code, _, said) = run(&["check", path, "--insecure-admin"]);
-    assert_eq!(code, 0, "{said}");
+    let (code, _, text) = run(&["check", path, "--insecure-admin"]);
+    assert_eq!(code, 0, "{text}");
     let serve = Serve::start(path, &["--insecure-admin"]);
     assert!(serve.ready.contains("http=0.0.0.0:"), "{}", serve.ready);
 }

@@ -63,15 +63,15 @@ async fn what_was_acknowledged_survives_a_kill_and_nothing_is_half() {
         std::fs::write(&config, CONFIG).unwrap();
         let config = config.to_str().unwrap();
         let serve = Serve::start(config, QUIET);
-        let told = write_until_killed(serve, kill_after).await;
-        let sum: u32 = told.iter().map(|told| told.acknowledged).sum();
+        let shown = write_until_killed(serve, kill_after).await;
+        let sum: u32 = shown.iter().map(|shown| shown.acknowledged).sum();
         assert!(sum >= kill_after, "{sum}");
         assert!(sum < WRITERS * WRITES, "it was killed after the last write");
 
         let serve = Serve::start(config, QUIET);
         let http = serve.address("http");
-        for told in &told {
-            check(http, told).await;
+        for shown in &shown {
+            check(http, shown).await;
         }
         // And it goes on.
         assert!(matches!(write(http, 0, 1).await.unwrap(), 200 | 201));

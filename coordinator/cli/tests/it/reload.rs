@@ -95,8 +95,8 @@ impl Reloading {
         self.sequence += 1;
         let url = format!("http://{}", self.serve.address("grpc"));
         let mut lease = LeaseServiceClient::connect(url).await.unwrap();
-        let asked = request(client, &[(scope, self.sequence, has, wants)]);
-        let answer = lease.refresh(asked).await.unwrap().into_inner();
+        let requested = request(client, &[(scope, self.sequence, has, wants)]);
+        let answer = lease.refresh(requested).await.unwrap().into_inner();
         let mut answers = Refreshed::try_from(answer).unwrap().scopes;
         answers.remove(0).unwrap()
     }
@@ -172,8 +172,8 @@ async fn a_bad_file_is_refused_whole_and_the_old_one_stays() {
     );
     let (code, log) = coordinator.serve.end("TERM");
     assert_eq!(code, 0, "{log}");
-    let said = "tollgate.yaml:3:17: groups.gold.reqests: unknown field";
-    assert!(log.contains(said), "{log}");
+    let message = "tollgate.yaml:3:17: groups.gold.reqests: unknown field";
+    assert!(log.contains(message), "{log}");
     assert!(log.contains("limits: is missing"), "{log}");
 }
 
@@ -244,8 +244,8 @@ async fn a_pipe_in_the_place_of_the_file_is_said_counted_and_recovered_from() {
     assert_eq!(gets, 40.0);
     let (code, log) = coordinator.serve.end("TERM");
     assert_eq!(code, 0, "{log}");
-    let said = "tollgate.yaml: is a pipe, and only a regular file is read";
-    let lines = log.lines().filter(|line| line.contains(said));
+    let message = "tollgate.yaml: is a pipe, and only a regular file is read";
+    let lines = log.lines().filter(|line| line.contains(message));
     let looked = lines.filter(|line| line.contains("configuration: cannot be read"));
     // Once, however often it was looked at.
     assert_eq!(looked.count(), 1, "{log}");

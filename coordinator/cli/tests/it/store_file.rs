@@ -89,9 +89,9 @@ async fn a_damaged_store_does_not_start_and_says_what_to_do() {
     bytes[at.unwrap() + record.len() - 2] = b'8';
     fs::write(&store, &bytes).unwrap();
     let output = tollgate(&["serve", "--config", &config]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
     let want = format!("the store {} is damaged", store.display());
-    assert!(said.contains(&want), "{said}");
-    assert!(said.contains("put a backup in its place"), "{said}");
+    assert!(message.contains(&want), "{message}");
+    assert!(message.contains("put a backup in its place"), "{message}");
 }

@@ -58,27 +58,27 @@ impl<'a> Spread<'a> {
     {
         trace::record_call(self.client.as_str(), entries.len());
         let arrival = self.arrival;
-        let answer_here = |held: Mastership, asked: Vec<ResourceAsk>| {
+        let answer_here = |held: Mastership, asks: Vec<ResourceAsk>| {
             let client = self.client.clone();
             async move {
-                let answered = of_lease_table(&held, client, asked, arrival).await?;
+                let answered = of_lease_table(&held, client, asks, arrival).await?;
                 Ok(answered.into_iter().map(answer).collect())
             }
         };
         if let Some(forwarding) = self.way.forwarded {
-            let asked = entries.into_iter().map(|(_, asked)| asked).collect();
-            return answer_here(self.router.own(forwarding)?, asked).await;
+            let asks = entries.into_iter().map(|(_, ask)| ask).collect();
+            return answer_here(self.router.own(forwarding)?, asks).await;
         }
         let parts = self
             .router
-            .split(entries, |(_, asked)| &asked.ask.resource.scope);
+            .split(entries, |(_, ask)| &ask.ask.resource.scope);
         let answers = each(parts, |shard, entries| {
-            let (wire, asked): (Vec<Q>, Vec<ResourceAsk>) = entries.into_iter().unzip();
+            let (wire, asks): (Vec<Q>, Vec<ResourceAsk>) = entries.into_iter().unzip();
             let here = self
                 .router
                 .shards
                 .get(shard)
-                .map(|held| answer_here(held, asked));
+                .map(|held| answer_here(held, asks));
             let there = match here {
                 Some(_) => None,
                 None => Some(self.router.remote(shard, self.way.timeout)),
@@ -113,26 +113,26 @@ impl<'a> Spread<'a> {
 
 // === free functions ===
 
-/// Returns the answers of one shard's lease table to `asked`.
+/// Returns the answers of one shard's lease table to `asks`.
 async fn of_lease_table(
     held: &Mastership,
     client: ClientId,
-    asked: Vec<ResourceAsk>,
+    asks: Vec<ResourceAsk>,
     arrival: Duration,
 ) -> Result<Vec<Answered>, RouteError> {
-    let requests = asked.iter().map(|asked| {
-        let request: Box<dyn DeriveRequest> = Box::new(asked.ask.clone());
-        (asked.ask.resource.clone(), request)
+    let requests = asks.iter().map(|ask| {
+        let request: Box<dyn DeriveRequest> = Box::new(ask.ask.clone());
+        (ask.ask.resource.clone(), request)
     });
     let call = DerivedCall {
         client: ClientRun::only(client),
         requests: requests.collect(),
     };
     let granted = held.refresh_derived(call).await?;
-    let answered = asked.into_iter().zip(granted);
-    let answered = answered.filter_map(|(asked, granted)| match granted {
+    let answered = asks.into_iter().zip(granted);
+    let answered = answered.filter_map(|(ask, granted)| match granted {
         Err(LeaseError::Elsewhere { .. }) => None,
-        granted => Some(Answered::new(asked, granted.ok().as_ref(), arrival)),
+        granted => Some(Answered::new(ask, granted.ok().as_ref(), arrival)),
     });
     Ok(answered.collect())
 }

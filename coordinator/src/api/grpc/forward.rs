@@ -96,12 +96,12 @@ impl ForwardService for ForwardApi {
         check(&refreshes)?;
         trace::record_call("", refreshes.len());
         let mut answers = vec![v1::ForwardedAnswer::default(); refreshes.len()];
-        let mut asked = JoinSet::new();
+        let mut calls = JoinSet::new();
         for (place, forwarded) in refreshes.into_iter().enumerate() {
             let answer = self.clone().answer(forwarded);
-            asked.spawn(async move { (place, answer.await) });
+            calls.spawn(async move { (place, answer.await) });
         }
-        while let Some(ended) = asked.join_next().await {
+        while let Some(ended) = calls.join_next().await {
             let (place, answer) = ended.map_err(|error| Status::internal(error.to_string()))?;
             if let Some(open) = answers.get_mut(place) {
                 *open = answer;

@@ -73,7 +73,7 @@ struct OpenStream {
 /// Answers to one call for leases.
 #[derive(Debug)]
 struct AnsweredCall {
-    asked: Vec<(Arc<str>, u64)>,
+    requests: Vec<(Arc<str>, u64)>,
     answers: Vec<ScopeAnswer>,
 }
 
@@ -271,11 +271,11 @@ impl OpenStream {
             timeout: CALL_TIMEOUT,
         };
         let (router, client) = (self.service.router.clone(), self.session.client.clone());
-        let asked = batch.scopes.iter().flat_map(|scope| {
+        let requests = batch.scopes.iter().flat_map(|scope| {
             let sequence = scope.asks.first().map(|(_, ask)| ask.sequence);
             sequence.map(|sequence| (scope.scope.clone(), sequence))
         });
-        let asked = asked.collect();
+        let requests = requests.collect();
         self.calls.spawn(async move {
             if !batch.releases.is_empty() {
                 let release = Release {
@@ -293,17 +293,17 @@ impl OpenStream {
                     refreshed.unwrap_or_default()
                 }
             };
-            AnsweredCall { asked, answers }
+            AnsweredCall { requests, answers }
         });
     }
 
     /// Applies the answers to a call; a call that is lost is made again after its timeout.
     fn apply(&mut self, call: Option<AnsweredCall>) {
-        let Some(AnsweredCall { asked, answers }) = call else {
+        let Some(AnsweredCall { requests, answers }) = call else {
             return;
         };
         let now = self.service.clock.now();
-        let failed = self.state.handle_answers(now, &asked, &answers);
+        let failed = self.state.handle_answers(now, &requests, &answers);
         self.service.metrics.unanswered.inc_by(failed as u64);
     }
 

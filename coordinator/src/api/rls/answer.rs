@@ -107,8 +107,8 @@ pub(super) fn response(
     ask: &Ask<'_>,
     verdicts: &[Option<Verdict>],
 ) -> RateLimitResponse {
-    let asked = ask.descriptors.iter().zip(verdicts);
-    let effects: Vec<Effect> = asked
+    let judged = ask.descriptors.iter().zip(verdicts);
+    let effects: Vec<Effect> = judged
         .clone()
         .map(|(ask, verdict)| Effect::new(ask.as_ref(), *verdict))
         .collect();
@@ -116,7 +116,7 @@ pub(super) fn response(
         true => Code::OverLimit,
         false => Code::Ok,
     };
-    let statuses = asked.zip(&effects);
+    let statuses = judged.zip(&effects);
     let mut response = RateLimitResponse {
         overall_code: code.into(),
         statuses: statuses

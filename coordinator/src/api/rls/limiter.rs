@@ -285,11 +285,11 @@ fn verdict_of(levels: &[ScopeLevel]) -> Option<Verdict> {
 
 /// Returns the decision on a descriptor that takes nothing.
 fn verdict(level: &ScopeLevel) -> Verdict {
-    let told = match level.capacity {
+    let limit_micros = match level.capacity {
         Some(capacity) => (!capacity.is_unlimited()).then_some(capacity.as_micros()),
         None => (!level.rate.is_unlimited()).then_some(level.rate.as_micros()),
     };
-    let Some(micros) = told else {
+    let Some(micros) = limit_micros else {
         return Verdict {
             is_over: false,
             limit: None,

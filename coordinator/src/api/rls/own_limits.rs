@@ -117,10 +117,10 @@ impl OwnLimits {
         division: Division,
         hits: u64,
     ) -> Verdict {
-        let told = CurrentLimit::per_window(limit.requests, limit.window);
+        let current = CurrentLimit::per_window(limit.requests, limit.window);
         let refused = Verdict {
             is_over: true,
-            limit: Some(told),
+            limit: Some(current),
             remaining: 0,
             reset: None,
         };
@@ -139,7 +139,7 @@ impl OwnLimits {
         let left = u64::try_from(bucket.balance(now)).unwrap_or(0);
         Verdict {
             is_over: false,
-            limit: Some(told),
+            limit: Some(current),
             remaining: left / limit.grain(),
             reset: bucket.time_until(now, bucket.burst()),
         }

@@ -71,9 +71,15 @@ fn what_is_wrong_names_line_field_value_and_rule() {
 #[test]
 fn no_two_tokens_have_the_same_name_or_hash() {
     let one = format!("{{name: a, role: admin, sha256: {HASH}}}");
-    let said = parse(&format!("{{tokens: [{one}, {one}]}}")).unwrap_err();
-    assert!(said.contains("the name \"a\" is here twice"), "{said}");
-    assert!(said.contains("the token of \"a\" is here twice"), "{said}");
+    let message = parse(&format!("{{tokens: [{one}, {one}]}}")).unwrap_err();
+    assert!(
+        message.contains("the name \"a\" is here twice"),
+        "{message}"
+    );
+    assert!(
+        message.contains("the token of \"a\" is here twice"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -81,9 +87,9 @@ fn there_is_a_bound_on_tokens() {
     let one = |i| format!("{{name: a{i}, role: admin, sha256: '{i:064x}'}}");
     let list = |n| (0..n).map(one).collect::<Vec<_>>().join(", ");
     assert!(parse(&format!("{{tokens: [{}]}}", list(TOKENS_MAX))).is_ok());
-    let said = parse(&format!("{{tokens: [{}]}}", list(TOKENS_MAX + 1)));
+    let message = parse(&format!("{{tokens: [{}]}}", list(TOKENS_MAX + 1)));
     let want = "1:17: admin.tokens: has 101 tokens, more than 100";
-    assert_eq!(said, Err(want.to_owned()));
+    assert_eq!(message, Err(want.to_owned()));
 }
 
 #[test]

@@ -306,9 +306,9 @@ fn what_is_wrong_with_the_tls_of_nodes_names_field_value_and_rule() {
         ),
     ];
     for (listeners, tls, want) in rows {
-        let said = Config::parse(&text(listeners, tls));
-        let said = said.map_or_else(|errors| errors.to_string(), |_| "good".to_owned());
-        assert_eq!(said, want, "{listeners} {tls}");
+        let message = Config::parse(&text(listeners, tls));
+        let message = message.map_or_else(|errors| errors.to_string(), |_| "good".to_owned());
+        assert_eq!(message, want, "{listeners} {tls}");
     }
 }
 
@@ -327,9 +327,9 @@ fn what_is_shared_is_in_etcd_and_not_in_the_file_of_a_node() {
         ("rlqs: {}", "rlqs: "),
     ];
     for (section, place) in rows {
-        let said = node(section).unwrap_err().to_string();
+        let message = node(section).unwrap_err().to_string();
         let rule = "is in etcd, the same for all nodes, because of `cluster.shared_config`";
-        assert_eq!(said, format!("{place}{rule}"));
+        assert_eq!(message, format!("{place}{rule}"));
     }
     let node = node("bounds: {max_groups: 7}").unwrap();
     let text = "limits: [{match: a, requests: {rate: 5}}]\ngroups: {g: {}}\n\
@@ -347,9 +347,9 @@ fn what_is_shared_is_in_etcd_and_not_in_the_file_of_a_node() {
     let again = node.clone().instead_of(&shared).unwrap();
     assert_eq!(again.catalog.limits.count(), 1);
     let alone = Config::parse("limits: []").unwrap().instead_of(&shared);
-    let said = alone.unwrap_err().to_string();
+    let message = alone.unwrap_err().to_string();
     assert_eq!(
-        said,
+        message,
         "cluster.shared_config: can only change with a restart"
     );
 
@@ -366,8 +366,8 @@ fn what_is_shared_is_in_etcd_and_not_in_the_file_of_a_node() {
         ),
     ];
     for (text, want) in rows {
-        let said = node.with_shared(text.as_bytes()).unwrap_err().to_string();
-        assert_eq!(said, want, "{text}");
+        let message = node.with_shared(text.as_bytes()).unwrap_err().to_string();
+        assert_eq!(message, want, "{text}");
     }
     assert!(node.with_shared(b"\xff").is_err());
 }

@@ -63,9 +63,9 @@ fn groups_attachments_and_doorman_scopes_are_checked() {
     for (text, want) in rows {
         assert_eq!(errors(&format!("limits: []\n{text}\n")), want, "{text}");
     }
-    let said = errors("limits: [{match: group/g, requests: {rate: 1}}]\ngroups: {g: {}}\n");
+    let message = errors("limits: [{match: group/g, requests: {rate: 1}}]\ngroups: {g: {}}\n");
     let want = "1:18: limits[0].match: \"group/g\" is a group of this file; its limits are there";
-    assert_eq!(said, want);
+    assert_eq!(message, want);
 }
 
 #[test]
@@ -110,13 +110,13 @@ fn what_comes_as_json_is_judged_by_the_same_rules() {
     let again = GroupKind.check("gold", gold.spec());
     assert_eq!(again.unwrap(), CatalogObject::Group(gold));
 
-    let said = group(
+    let message = group(
         "a/b",
         r#"{"requests": {"rate": -5, "burst": "x"}, "concurrency": {}}"#,
     );
     let want = "name: has a `/`, and a name of this kind is one segment\nrequests.rate: -5 is \
                 negative\nrequests.burst: \"x\" is not a number\nconcurrency.max: is missing";
-    assert_eq!(said.unwrap_err(), want);
+    assert_eq!(message.unwrap_err(), want);
     for bad in [
         r#"{"requests": {"rate": true}}"#,
         r#"{"request": {}}"#,

@@ -169,12 +169,12 @@ fn bad_parts_and_words_name_line_field_and_rule() {
 
 #[test]
 fn a_burst_below_one_token_is_refused() {
-    let said = limit_errors("{rate: 5, burst: 0.5}");
+    let message = limit_errors("{rate: 5, burst: 0.5}");
     assert!(
-        said.starts_with("3:30: limits[0].requests.burst: "),
-        "{said}"
+        message.starts_with("3:30: limits[0].requests.burst: "),
+        "{message}"
     );
-    assert!(said.ends_with("less than one token"), "{said}");
+    assert!(message.ends_with("less than one token"), "{message}");
 }
 
 #[test]
@@ -211,18 +211,18 @@ fn matches_are_checked_against_each_other() {
 
 #[test]
 fn all_fields_that_do_not_go_together_are_reported() {
-    let said = limit_errors("{rate: 5, burst: 0.5, safe: 6, lease: 2s, refresh: 3s}");
+    let message = limit_errors("{rate: 5, burst: 0.5, safe: 6, lease: 2s, refresh: 3s}");
     let want = [
         "3:30: limits[0].requests.burst: 0.5 is less than one token",
         "3:41: limits[0].requests.safe: 6 is more than the capacity, 5",
         "3:64: limits[0].requests.refresh: 3s is not shorter than the lease, 2s",
     ];
-    assert_eq!(said, want.join("\n"));
+    assert_eq!(message, want.join("\n"));
     // Not beside a default in the place of what cannot be read.
-    let said = limit_errors("{rate: 5, lease: 1x, refresh: 20s}");
+    let message = limit_errors("{rate: 5, lease: 1x, refresh: 20s}");
     assert!(
-        said.contains(".lease: ") && !said.contains(".refresh: "),
-        "{said}"
+        message.contains(".lease: ") && !message.contains(".refresh: "),
+        "{message}"
     );
 }
 
@@ -313,8 +313,8 @@ fn globs_that_need_a_huge_matcher_are_refused_with_their_line() {
         700 => format!("{i}{long}**?"),
         _ => format!("{i}{long}*x"),
     });
-    let said = errors(&globs(large));
+    let message = errors(&globs(large));
     let want = "702:11: limits[700].match: is the largest of all globs, and the matcher of all is \
                 too large: ";
-    assert!(said.starts_with(want), "{said}");
+    assert!(message.starts_with(want), "{message}");
 }

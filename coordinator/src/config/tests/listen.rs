@@ -52,10 +52,10 @@ fn an_admin_api_that_is_open_is_refused_where_it_listens() {
         ("admin: {insecure: yes}\n", "admin.insecure"),
     ];
     for (more, field) in rows {
-        let said = errors(&format!("{text}{more}"));
+        let message = errors(&format!("{text}{more}"));
         assert!(
-            said.contains(field) && !said.contains("listen.http"),
-            "{said}"
+            message.contains(field) && !message.contains("listen.http"),
+            "{message}"
         );
     }
 }
@@ -87,16 +87,16 @@ fn a_grpc_listener_in_plain_text_is_refused_beyond_loopback() {
         assert_eq!(errors(&text), "good", "{text}");
     }
     for far in ["10.0.0.1:80", "[::]:80", "[2001:db8::1]:80"] {
-        let said = errors(&text(far, ", insecure_grpc: false"));
+        let message = errors(&text(far, ", insecure_grpc: false"));
         assert!(
-            said.contains(&format!("listen.grpc: {far} can be")),
-            "{said}"
+            message.contains(&format!("listen.grpc: {far} can be")),
+            "{message}"
         );
     }
     // Not beside a default in the place of what cannot be read.
-    let said = errors(&text("0.0.0.0:80", ", insecure_grpc: yes"));
+    let message = errors(&text("0.0.0.0:80", ", insecure_grpc: yes"));
     assert_eq!(
-        said,
+        message,
         "2:45: listen.insecure_grpc: \"yes\" is neither `true` nor `false`"
     );
 }

@@ -96,10 +96,10 @@ fn domains_and_kinds_are_bounded() {
         format!("{head}edge: {{scopes: [{rules}]}}}}}}")
     };
     assert_eq!(errors(&kinds(16)), "good");
-    let said = errors(&kinds(17));
+    let message = errors(&kinds(17));
     assert!(
-        said.starts_with("2:16: rls.domains: have 17 kinds of scopes, more than 16: k0, k1"),
-        "{said}"
+        message.starts_with("2:16: rls.domains: have 17 kinds of scopes, more than 16: k0, k1"),
+        "{message}"
     );
     let rules = |count: usize| {
         let rules = vec!["{scope: a/b}"; count].join(", ");

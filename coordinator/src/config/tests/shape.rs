@@ -121,15 +121,18 @@ fn too_much_is_said_in_words_that_need_no_yaml() {
     assert!(errors(&many).contains("is matched by limits[0] already"));
     let limit = "&l {match: a, requests: {rate: 5}, concurrency: {max: 5}}";
     let text = format!("limits: [{limit}, {}", &repeats(49_000)[1..]);
-    let said = errors(&text);
+    let message = errors(&text);
     let want = "the file is too large: more than 500000 values with all that aliases (`*name`) \
                 repeat, or too many anchors or levels; write fewer, or repeat less";
-    assert!(said.ends_with(want), "{said}");
-    assert!(said.starts_with("1:181881: limits[45454]: "), "{said}");
+    assert!(message.ends_with(want), "{message}");
+    assert!(
+        message.starts_with("1:181881: limits[45454]: "),
+        "{message}"
+    );
     for levels in [5, 9, 20] {
-        let said = errors(&format!("limits: []\n{}", bomb(levels)));
+        let message = errors(&format!("limits: []\n{}", bomb(levels)));
         // The first line that is wrong is enough.
-        assert!(said.starts_with("2:13: listen: "), "{said}");
+        assert!(message.starts_with("2:13: listen: "), "{message}");
     }
     let wrong = errors("groups: {g: &g {rate: 5}}\nlimits: [*g]");
     assert!(

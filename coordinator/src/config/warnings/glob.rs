@@ -367,14 +367,17 @@ mod tests {
         let mut covered = 0;
         for (broad, in_broad) in &matched {
             for (narrow, in_narrow) in &matched {
-                let said = covering(&[broad, narrow]).is_some();
+                let is_covered = covering(&[broad, narrow]).is_some();
                 let true_of_all = in_narrow.is_subset(in_broad);
-                covered += usize::from(said);
-                assert!(!said || true_of_all, "{broad} {narrow}");
+                covered += usize::from(is_covered);
+                assert!(!is_covered || true_of_all, "{broad} {narrow}");
                 // Two alternatives may cover one only together, and `?*` another's wildcard only
                 // because of what is behind that.
                 let is_hard = broad.starts_with('{') || broad.contains('?');
-                assert!(said || !true_of_all || is_hard, "{broad} {narrow}: missed");
+                assert!(
+                    is_covered || !true_of_all || is_hard,
+                    "{broad} {narrow}: missed"
+                );
             }
         }
         assert!(covered > 2 * GLOBS.len(), "{covered}");

@@ -131,9 +131,9 @@ async fn a_group_in_use_is_not_deleted() {
         .put(TENANT, "acme", attach("gold"), ANY)
         .await
         .unwrap();
-    let said = said(writer.delete(GroupKind, "gold", ANY).await);
+    let message = said(writer.delete(GroupKind, "gold", ANY).await);
     assert_eq!(
-        said,
+        message,
         "1 are attached to this group, such as the tenant \"acme\""
     );
     assert_eq!(writer.catalog().attached_count("gold"), 1);

@@ -27,7 +27,7 @@ pub struct ParentBatch {
 #[derive(Debug, Default)]
 pub struct ParentReply {
     /// All that was requested: scope, unit and sequence.
-    pub asked: Vec<(Arc<str>, Unit, u64)>,
+    pub requests: Vec<(Arc<str>, Unit, u64)>,
     /// Number of coordinators above.
     pub level: u32,
     /// The answers that came.
@@ -48,7 +48,7 @@ pub(super) struct ParentState {
     /// Waits for the next batch.
     waiting: Option<oneshot::Sender<ParentBatch>>,
     /// Answers about scopes, beside leases; bounded by the borrowed leases.
-    said: HashMap<Arc<str>, ParentScope>,
+    scopes: HashMap<Arc<str>, ParentScope>,
 }
 
 /// The parent's answer about a scope.
@@ -78,9 +78,9 @@ impl WeakDriverHandle {
     }
 
     /// Applies the parent's answers; `None` when the driver has ended.
-    pub async fn heard(&self, heard: ParentReply) -> Option<()> {
-        let hear = move |driver: &mut Driver, now| driver.hear(now, heard);
-        self.call(|reply| DriverEvent::tell(reply, hear)).await
+    pub async fn handle_reply(&self, reply: ParentReply) -> Option<()> {
+        let apply = move |driver: &mut Driver, now| driver.handle_parent_reply(now, reply);
+        self.call(|done| DriverEvent::tell(done, apply)).await
     }
 
     /// Tells the driver that its share of `resources` has changed at the parent; `None` when the
@@ -114,7 +114,7 @@ impl Driver {
                 sequence,
                 timeout,
                 waiting: None,
-                said: HashMap::new(),
+                scopes: HashMap::new(),
             }),
             ..self
         }
@@ -162,7 +162,7 @@ impl Driver {
                 loan.is_some_and(|loan| loan.capacity.is_some())
             };
             if !Unit::ALL.iter().any(other) {
-                parent.said.remove(&id.scope);
+                parent.scopes.remove(&id.scope);
             }
         }
         if let Some(reply) = parent.waiting.take() {
@@ -170,7 +170,7 @@ impl Driver {
         }
     }
 
-    fn hear(&mut self, now: Instant, heard: ParentReply) {
+    fn handle_parent_reply(&mut self, now: Instant, reply: ParentReply) {
         let mut answered = BTreeSet::new();
         for ScopeAnswer {
             scope,
@@ -179,7 +179,7 @@ impl Driver {
             origin,
             outcome,
             ..
-        } in heard.answers
+        } in reply.answers
         {
             let Ok(units) = outcome else {
                 continue;
@@ -190,10 +190,10 @@ impl Driver {
                     scope: scope.clone(),
                     unit: unit.unit,
                 };
-                let said = (unit.sequence, origin, heard.level);
+                let source = (unit.sequence, origin, reply.level);
                 let applied = self
                     .server
-                    .handle_parent_answer(now, &id, said, &unit.answer);
+                    .handle_parent_answer(now, &id, source, &unit.answer);
                 counts |= applied.unwrap_or_else(|error| {
                     let scope = id.scope.as_ref();
                     tracing::warn!(scope, unit = id.unit.name(), %error, "parent: answer not applied");
@@ -205,11 +205,11 @@ impl Driver {
             // An outdated answer, or one of a lower epoch, says nothing about the scope either.
             if counts && let Some(parent) = &mut self.parent {
                 parent
-                    .said
+                    .scopes
                     .insert(scope, ParentScope { canonical, limited });
             }
         }
-        for (scope, unit, sequence) in heard.asked {
+        for (scope, unit, sequence) in reply.requests {
             let id = ResourceId { scope, unit };
             if !answered.contains(&id) {
                 self.server.handle_parent_failure(now, &id, sequence);
@@ -224,15 +224,15 @@ impl ParentState {
     /// Canonical scope and limited units of `resolved`, merged with the parent's answer: a unit
     /// limited at any level is limited, and a canonical scope of this coordinator wins.
     pub(super) fn merged(&self, resolved: &ResolvedScope) -> (Arc<str>, Vec<Unit>) {
-        let Some(said) = self.said.get(&resolved.scope) else {
+        let Some(scope) = self.scopes.get(&resolved.scope) else {
             return (resolved.canonical.clone(), resolved.limited.clone());
         };
         let canonical = if resolved.canonical == resolved.scope {
-            said.canonical.clone()
+            scope.canonical.clone()
         } else {
             resolved.canonical.clone()
         };
-        let limited = |unit: &Unit| resolved.limited.contains(unit) || said.limited.contains(unit);
+        let limited = |unit: &Unit| resolved.limited.contains(unit) || scope.limited.contains(unit);
         (canonical, Unit::ALL.into_iter().filter(limited).collect())
     }
 }

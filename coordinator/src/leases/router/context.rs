@@ -65,9 +65,9 @@ impl ForwardingHeader {
 /// Time limit for forwarding a call with `metadata`: three quarters of the client's, so that the
 /// other shards' answers still reach it in time.
 pub(super) fn forward_timeout(metadata: &MetadataMap) -> Duration {
-    let said = metadata.get("grpc-timeout");
-    let said = said.and_then(|value| grpc_timeout(value.as_encoded_bytes()));
-    said.unwrap_or(TIMEOUT).min(TIMEOUT_MAX) * 3 / 4
+    let timeout = metadata.get("grpc-timeout");
+    let timeout = timeout.and_then(|value| grpc_timeout(value.as_encoded_bytes()));
+    timeout.unwrap_or(TIMEOUT).min(TIMEOUT_MAX) * 3 / 4
 }
 
 fn number(value: Option<&MetadataValue<tonic::metadata::Ascii>>) -> Option<u64> {
@@ -128,12 +128,12 @@ mod tests {
             ("", 750),
             ("ä", 750),
         ];
-        for (said, want_ms) in rows {
-            let metadata = match said.is_ascii() {
-                true => metadata(&[("grpc-timeout", said)]),
+        for (timeout, want_ms) in rows {
+            let metadata = match timeout.is_ascii() {
+                true => metadata(&[("grpc-timeout", timeout)]),
                 false => MetadataMap::new(),
             };
-            assert_eq!(forward_timeout(&metadata).as_millis(), want_ms, "{said}");
+            assert_eq!(forward_timeout(&metadata).as_millis(), want_ms, "{timeout}");
         }
     }
 }

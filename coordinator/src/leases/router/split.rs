@@ -75,7 +75,7 @@ where
     R: Send + 'static,
     F: Future<Output = Result<R, RouteError>> + Send + 'static,
 {
-    let mut asked = JoinSet::new();
+    let mut calls = JoinSet::new();
     let mut answers = Vec::with_capacity(parts.len());
     let alone = parts.len() == 1;
     for (shard, CallPart { places, entries }) in parts {
@@ -84,9 +84,9 @@ where
             answers.push((places, answer.await));
             continue;
         }
-        asked.spawn(async move { (places, answer.await) });
+        calls.spawn(async move { (places, answer.await) });
     }
-    while let Some(answer) = asked.join_next().await {
+    while let Some(answer) = calls.join_next().await {
         match answer {
             Ok(answer) => answers.push(answer),
             Err(error) => tracing::error!(%error, "router: part of a call failed"),

@@ -74,12 +74,14 @@ impl Exposition {
     /// The preference that `range` says if this format is in it.
     fn matching(self, range: &Mime) -> Option<Preference> {
         let (kind, subtype, version) = self.names();
-        let said = range.get_param("version");
+        let wanted = range.get_param("version");
         let exactness = match (range.type_().as_str(), range.subtype().as_str()) {
             ("*", "*") => 1,
             (its, "*") if its == kind => 2,
-            names if names == (kind, subtype) && said.is_none() => 3,
-            names if names == (kind, subtype) && said.is_some_and(|said| said == version) => 4,
+            names if names == (kind, subtype) && wanted.is_none() => 3,
+            names if names == (kind, subtype) && wanted.is_some_and(|wanted| wanted == version) => {
+                4
+            }
             _ => return None,
         };
         let quality = match range.get_param("q") {

@@ -54,8 +54,8 @@ async fn gets(node: &Node, client: &str, wants: f64) -> Vec<f64> {
     let mut sequence = 0;
     loop {
         sequence += 1;
-        let asked = asked_again(client, &tenants(), sequence, wants);
-        let answers = node.try_refresh(asked).await.unwrap_or_default();
+        let requested = asked_again(client, &tenants(), sequence, wants);
+        let answers = node.try_refresh(requested).await.unwrap_or_default();
         if !answers.is_empty() && answers.iter().all(|answer| answer.outcome.is_ok()) {
             let leases = answers.iter().map(|answer| unit(answer).answer.lease);
             let leases = leases.map(|lease| lease.expect("nothing is to be learned"));

@@ -43,10 +43,10 @@ async fn each_refresh_is_answered_by_itself_in_order() {
         (forwarded(0, 0, &["tenant/b", "tenant/c"]), Code::Ok),
     ];
     let (refreshes, codes): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
-    let asked = refreshes.clone();
+    let requested = refreshes.clone();
     let answers = answers(refreshes).await.unwrap();
     assert_eq!(answers.len(), codes.len());
-    for ((answer, code), asked) in answers.into_iter().zip(codes).zip(asked) {
+    for ((answer, code), requested) in answers.into_iter().zip(codes).zip(requested) {
         assert_eq!(answer.code, code as u32, "{answer:?}");
         assert_eq!(answer.error.is_empty(), code == Code::Ok);
         let Some(response) = answer.response else {
@@ -54,8 +54,8 @@ async fn each_refresh_is_answered_by_itself_in_order() {
             continue;
         };
         let names = response.scopes.into_iter().map(|answer| answer.scope);
-        let asked = asked.refresh.unwrap().scopes.into_iter();
-        assert!(names.eq(asked.map(|asked| asked.scope)));
+        let requested = requested.refresh.unwrap().scopes.into_iter();
+        assert!(names.eq(requested.map(|requested| requested.scope)));
     }
 }
 

@@ -147,13 +147,13 @@ async fn a_node_with_a_certificate_that_is_not_accepted_is_told_from_one_that_is
         cluster.says_it_leads(ShardId(1), 1, Epoch(101)).await;
         cluster.elect(ShardId(2), 2, Epoch(102)).await;
         let answers = cluster.nodes[0].refresh("envoy/x", &tenants(), 1.0).await;
-        let said = errors(&answers);
-        let [said] = &said[..] else {
-            panic!("{said:?}")
+        let message = errors(&answers);
+        let [message] = &message[..] else {
+            panic!("{message:?}")
         };
         assert!(
-            said.contains("b, the master of shard 1") && said.contains(want),
-            "{said}"
+            message.contains("b, the master of shard 1") && message.contains(want),
+            "{message}"
         );
         let page = files.get(&cluster, 0, "/v1/scopes?limit=1000").await.json();
         assert_eq!(page["unanswered"], json!(["b"]));
@@ -175,10 +175,10 @@ async fn a_node_with_a_certificate_that_is_not_accepted_is_told_from_one_that_is
     let mut client = tollgate_coordinator::wire::LeaseServiceClient::new(channel);
     let call = super::nodes::asked("envoy/x", &tenants(), 1.0);
     let refused = client.refresh(call).await.unwrap_err();
-    let said = refused.message();
+    let text = refused.message();
     assert!(
-        said.contains("b, the master of shard 0") && said.contains("alert"),
-        "{said}"
+        text.contains("b, the master of shard 0") && text.contains("alert"),
+        "{text}"
     );
 }
 
@@ -190,8 +190,8 @@ async fn certificates_of_another_issuer_are_taken_while_the_nodes_run() {
     let cluster = Files::cluster(yaml).await;
     let asks = async || {
         let answers = cluster.nodes[0].refresh("envoy/x", &tenants(), 1.0).await;
-        let said = errors(&answers);
-        ensure!(said.is_empty(), "{said:?}");
+        let message = errors(&answers);
+        ensure!(message.is_empty(), "{message:?}");
         Ok(())
     };
     asks().await.unwrap();

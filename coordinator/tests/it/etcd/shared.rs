@@ -60,9 +60,9 @@ async fn all_nodes_take_what_is_put_there_and_refuse_what_is_wrong() {
         std::future::pending(),
     )
     .await;
-    let said = ended.unwrap_err().to_string();
+    let message = ended.unwrap_err().to_string();
     let want = "there is no /test/config/file in etcd: `tollgate config put` puts one there";
-    assert_eq!(said, want);
+    assert_eq!(message, want);
 
     put(&node, limit(100).as_bytes()).await.unwrap();
     let a = Coordinator::with(&yaml("a", etcd.address()), Start::Fresh).await;

@@ -270,10 +270,10 @@ async fn what_cannot_be_read_is_skipped_and_a_newer_format_is_not_written_to() {
             break error;
         }
     };
-    let said = newer.to_string();
+    let message = newer.to_string();
     assert!(
-        said.contains("was written by a newer version of tollgate, in format 2"),
-        "{said}"
+        message.contains("was written by a newer version of tollgate, in format 2"),
+        "{message}"
     );
     let refused = try_node(&[etcd.address()]).await.unwrap_err();
     assert!(

@@ -86,8 +86,8 @@ async fn a_parent_that_lied_about_its_epoch_is_heard_again() {
     envoy.refresh(80.0).await;
     until_refused(&leaf, "jump").await;
     lie.store(0, Ordering::Relaxed);
-    let heard = timeout(Duration::from_secs(10), envoy.until(80.0, 80.0)).await;
-    assert!(heard.is_ok(), "the parent is ignored for ever");
+    let received = timeout(Duration::from_secs(10), envoy.until(80.0, 80.0)).await;
+    assert!(received.is_ok(), "the parent is ignored for ever");
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn a_parent_that_lied_within_the_possible_is_heard_again_after_a_lease() {
     until_refused(&leaf, "lower").await;
     // The lease of the higher epoch ends, and the next one is of the true master: it is renewed
     // without an answer that is refused.
-    let heard = async {
+    let received = async {
         let name = "tollgate_parent_epoch_errors_total{cause=\"lower\"}";
         let mut refused = metric(&leaf, name).await;
         let mut renewed = 0;
@@ -113,6 +113,6 @@ async fn a_parent_that_lied_within_the_possible_is_heard_again_after_a_lease() {
             refused = now;
         }
     };
-    let heard = timeout(Duration::from_secs(30), heard).await;
-    assert!(heard.is_ok(), "the parent is ignored for ever");
+    let received = timeout(Duration::from_secs(30), received).await;
+    assert!(received.is_ok(), "the parent is ignored for ever");
 }

@@ -66,11 +66,11 @@ async fn what_is_given_back_does_not_keep_the_parent_from_being_asked() {
     let third = request("a/1", &[("tenant/third", 1, 0.0, 50.0)]);
     leaf.client().refresh(third).await.unwrap();
     let clients = async || root.get("/v1/scopes/tenant/third").await.status;
-    let asked = async {
+    let requested = async {
         while clients().await != 200 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let asked = timeout(Duration::from_secs(5), asked).await;
-    assert!(asked.is_ok(), "waits for what was given back");
+    let requested = timeout(Duration::from_secs(5), requested).await;
+    assert!(requested.is_ok(), "waits for what was given back");
 }

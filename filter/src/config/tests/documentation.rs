@@ -62,24 +62,25 @@ fn the_defaults_on_the_page_are_those_of_the_parser() {
     let scope = r#""name": "a", "key": {"constant": "x"}"#;
     let fields = |heading| {
         let rows = rows(heading).into_iter();
-        let told = rows.filter(|(_, cell)| {
+        let shown = rows.filter(|(_, cell)| {
             !["required", "all", "as ", "429"]
                 .iter()
                 .any(|word| cell.starts_with(word))
         });
-        told.map(|(name, cell)| format!(", \"{name}\": {}", cell.trim_matches('`')))
+        shown
+            .map(|(name, cell)| format!(", \"{name}\": {}", cell.trim_matches('`')))
             .collect::<String>()
     };
     let plain = format!(r#"{{"coordinator": "c", "scopes": [{{{scope}}}]}}"#);
-    let told = format!(
+    let shown = format!(
         r#"{{"coordinator": "c", "scopes": [{{{scope}{}}}]{}}}"#,
         fields("A scope rule"),
         fields("All of it"),
     );
     assert!(
-        told.contains("max_scopes") && told.contains("on_overflow"),
-        "{told}"
+        shown.contains("max_scopes") && shown.contains("on_overflow"),
+        "{shown}"
     );
-    let (plain, told) = (parse(&plain).unwrap(), parse(&told).unwrap());
-    assert_eq!(plain, told);
+    let (plain, shown) = (parse(&plain).unwrap(), parse(&shown).unwrap());
+    assert_eq!(plain, shown);
 }

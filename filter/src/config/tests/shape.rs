@@ -6,8 +6,8 @@ use super::*;
 fn waiting_can_be_set_and_is_checked() {
     let shape = r#""on_limit": "shape", "max_wait_ms": 250, "max_waiting": 5"#;
     let (shaped, _) = parse(&named(shape)).unwrap();
-    let told = shaped.engine.rules[0].shape.unwrap();
-    assert_eq!((told.max_wait.as_millis(), told.max_waiting), (250, 5));
+    let shown = shaped.engine.rules[0].shape.unwrap();
+    assert_eq!((shown.max_wait.as_millis(), shown.max_waiting), (250, 5));
     refused(&[
         (
             named(r#""on_limit": "queue""#),

@@ -116,12 +116,12 @@ impl ParentLease {
             };
         }
         // As long as no call has failed the parent is there, and its answer is not known yet.
-        let asked = self.has_answer() && !self.idle && !self.returning;
+        let is_wanted = self.has_answer() && !self.idle && !self.returning;
         let nothing = match self.client.failures == 0 && now < self.awaited_until {
             true => LendableSource::Awaited,
             false => LendableSource::Nothing,
         };
-        if !asked && self.client.failures == 0 {
+        if !is_wanted && self.client.failures == 0 {
             return nothing;
         }
         let has_safe = self.safe().is_some() || matches!(limit.safe, SafeCapacity::Fixed(_));

@@ -87,11 +87,11 @@ impl Leaf {
         let request = self.ask();
         let mut answer = answer(capacity);
         change(&mut answer);
-        let said = (request.sequence, Origin::alone(Epoch(1)), 1);
-        let heard = self
+        let source = (request.sequence, Origin::alone(Epoch(1)), 1);
+        let received = self
             .node
-            .handle_parent_answer(self.now, &self.id, said, &answer);
-        assert_eq!(heard, Ok(true));
+            .handle_parent_answer(self.now, &self.id, source, &answer);
+        assert_eq!(received, Ok(true));
     }
 }
 
@@ -140,19 +140,21 @@ fn a_newcomer_waits_for_the_parent_and_gets_what_is_borrowed() {
     let first = leaf.refresh("a", (0, 100));
     assert_eq!((gets(first), first.capacity), (None, Capacity::UNLIMITED));
     let request = {
-        let asked = leaf.ask();
+        let requested = leaf.ask();
         assert_eq!(
-            (asked.demand.wants(), asked.has),
+            (requested.demand.wants(), requested.has),
             (Capacity::from_whole(100), Capacity::ZERO)
         );
-        assert_eq!(asked.claim, Claim::Lease);
-        asked
+        assert_eq!(requested.claim, Claim::Lease);
+        requested
     };
-    let said = (request.sequence, Origin::alone(Epoch(1)), 1);
+    let source = (request.sequence, Origin::alone(Epoch(1)), 1);
     let id = leaf.id.clone();
     let answer = answer(Capacity::from_whole(60));
-    let heard = leaf.node.handle_parent_answer(leaf.now, &id, said, &answer);
-    assert_eq!(heard, Ok(true));
+    let received = leaf
+        .node
+        .handle_parent_answer(leaf.now, &id, source, &answer);
+    assert_eq!(received, Ok(true));
     leaf.pass(200);
     let second = leaf.refresh("a", (0, 100));
     assert_eq!(
@@ -290,11 +292,13 @@ fn a_lowered_lease_is_said_until_the_clients_have_given_it_back() {
 
 impl Leaf {
     fn lend_again(&mut self, request: &LeaseRequest, units: u64) {
-        let said = (request.sequence, Origin::alone(Epoch(1)), 1);
+        let source = (request.sequence, Origin::alone(Epoch(1)), 1);
         let id = self.id.clone();
         let answer = answer(Capacity::from_whole(units));
-        let heard = self.node.handle_parent_answer(self.now, &id, said, &answer);
-        assert_eq!(heard, Ok(true));
+        let received = self
+            .node
+            .handle_parent_answer(self.now, &id, source, &answer);
+        assert_eq!(received, Ok(true));
     }
 }
 
@@ -305,9 +309,10 @@ fn an_earlier_master_is_not_heard() {
     let request = leaf.ask();
     let id = leaf.id.clone();
     let mut hear = |sequence, epoch, units| {
-        let said = (sequence, Origin::alone(Epoch(epoch)), 1);
+        let source = (sequence, Origin::alone(Epoch(epoch)), 1);
         let answer = answer(Capacity::from_whole(units));
-        leaf.node.handle_parent_answer(leaf.now, &id, said, &answer)
+        leaf.node
+            .handle_parent_answer(leaf.now, &id, source, &answer)
     };
     assert_eq!(hear(request.sequence - 1, 5, 10), Ok(false));
     assert_eq!(hear(request.sequence, 5, 20), Ok(true));
@@ -315,9 +320,10 @@ fn an_earlier_master_is_not_heard() {
     leaf.pass(1000);
     let request = leaf.ask();
     let mut hear = |epoch, units| {
-        let said = (request.sequence, Origin::alone(Epoch(epoch)), 1);
+        let source = (request.sequence, Origin::alone(Epoch(epoch)), 1);
         let answer = answer(Capacity::from_whole(units));
-        leaf.node.handle_parent_answer(leaf.now, &id, said, &answer)
+        leaf.node
+            .handle_parent_answer(leaf.now, &id, source, &answer)
     };
     let lower = hear(4, 40);
     assert!(matches!(lower, Err(EpochError::Lower { .. })), "{lower:?}");

@@ -185,10 +185,10 @@ struct Scene {
 impl Scene {
     fn come(&mut self, now: Instant, turn: Waiter) -> Verdict {
         if let Some(queue) = &mut self.queue {
-            let told = queue
+            let shown = queue
                 .estimate(turn.member, turn.cost)
                 .ok_or("no estimate")?;
-            self.told.insert(turn.arrival, told.max(now));
+            self.told.insert(turn.arrival, shown.max(now));
             queue.join(now, turn);
             return Ok(());
         }
@@ -196,10 +196,10 @@ impl Scene {
             None => self.gone.push((now, turn)),
             Some(shortage) => {
                 let mut queue = WaitQueue::new(now, shortage);
-                let told = queue
+                let shown = queue
                     .estimate(turn.member, turn.cost)
                     .ok_or("no estimate")?;
-                self.told.insert(turn.arrival, told.max(now));
+                self.told.insert(turn.arrival, shown.max(now));
                 queue.join(now, turn);
                 self.queue = Some(queue);
             }

@@ -143,16 +143,16 @@ impl Admission {
         let target = scope.target;
         let me = process.identity.worker;
         let usage = self.permits(target).map(|permits| permits.usage(me));
-        let asked = self.with_scope_state(process, target, now, |scope_state, policy| {
+        let changed = self.with_scope_state(process, target, now, |scope_state, policy| {
             if let (Some(limiter), Some(usage)) = (&mut scope_state.concurrency, &usage) {
                 limiter.report(now, usage);
             }
             (scope_state.ask(now, policy), scope_state.due())
         });
-        if let Some(permits) = self.permits(target).filter(|_| asked.is_ok()) {
+        if let Some(permits) = self.permits(target).filter(|_| changed.is_ok()) {
             permits.settled(permits.in_use);
         }
-        match asked {
+        match changed {
             Ok(((messages, due), slot)) if !messages.is_empty() => {
                 scope.slot = slot;
                 let entry = self.scopes(target.table)?.get(target.index)?;

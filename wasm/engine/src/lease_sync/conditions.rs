@@ -111,11 +111,11 @@ impl LeaseSync {
         let read = |bytes: &[u8]| (SafeMode::decode(bytes), None);
         let known = slots.update_record(&process.host, "safe-mode", read)?;
         let read = |bytes: &[u8]| (MissingClusters::decode(bytes), None);
-        let told = slots.update_record(&process.host, "missing-clusters", read)?;
+        let logged = slots.update_record(&process.host, "missing-clusters", read)?;
         let upstreams = self.upstreams.all();
-        let missing = upstreams.filter(|to| told.names.contains(self.upstreams.name(*to)));
+        let missing = upstreams.filter(|to| logged.names.contains(self.upstreams.name(*to)));
         self.conditions.missing.extend(missing);
-        self.conditions.untold |= !told.names.is_empty();
+        self.conditions.untold |= !logged.names.is_empty();
         self.conditions.known = Some(known);
         Ok(())
     }
@@ -160,12 +160,12 @@ impl LeaseSync {
                 .map(|to| self.upstreams.name(*to).to_owned())
                 .collect(),
         };
-        let told = slots.update_record(&process.host, "missing-clusters", |bytes| {
-            let told = MissingClusters::decode(bytes);
-            let changed = (told != missing).then(|| missing.encode());
-            (told, changed)
+        let logged = slots.update_record(&process.host, "missing-clusters", |bytes| {
+            let logged = MissingClusters::decode(bytes);
+            let changed = (logged != missing).then(|| missing.encode());
+            (logged, changed)
         })?;
-        for name in missing.names.difference(&told.names) {
+        for name in missing.names.difference(&logged.names) {
             let field = named.get(name.as_str()).copied().unwrap_or_default();
             let line = format!(
                 "tollgate: cluster missing: there is no cluster {name:?}, which {field} names; no lease \
@@ -173,7 +173,7 @@ impl LeaseSync {
             );
             process.host.log(Level::Error, &line);
         }
-        for name in told.names.difference(&missing.names) {
+        for name in logged.names.difference(&missing.names) {
             if let Some(field) = named.get(name.as_str()) {
                 let line = format!(
                     "tollgate: cluster found: there is a cluster {name:?} now, which {field} names"

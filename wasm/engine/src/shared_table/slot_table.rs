@@ -315,22 +315,22 @@ impl SlotTable {
         window: &Window<'_>,
         claimed: u32,
     ) -> Result<u32, TableError> {
-        let mut kept = None;
+        let mut first = None;
         for slot in window.slots() {
             let store = self.store(host);
             let (is_own, cas) = store.look(slot, |known| known.scope() == Some(window.scope))?;
             if !is_own {
                 continue;
             }
-            match kept {
-                None => kept = Some(slot),
+            match first {
+                None => first = Some(slot),
                 // If another worker changes it right now, its next change finds the first slot.
                 Some(_) => {
                     store.replace(slot, None, cas)?;
                 }
             }
         }
-        Ok(kept.unwrap_or(claimed))
+        Ok(first.unwrap_or(claimed))
     }
 
     /// The slots that `scope` may be in, of the `len` slots from `base`.

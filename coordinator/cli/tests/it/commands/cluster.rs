@@ -11,13 +11,13 @@ async fn a_node_that_does_not_answer_is_named() {
     let tenants: Vec<String> = (0..30).map(|i| format!("tenant/{i}")).collect();
     cluster.nodes[0].refresh("envoy-a/x", &tenants, 1.0).await;
     let url = format!("http://{}", cluster.nodes[0].http);
-    let said = say(&["status", "--server", &url], "").done();
-    assert_eq!(said.matches(" alive ").count(), 2, "{said}");
+    let message = say(&["status", "--server", &url], "").done();
+    assert_eq!(message.matches(" alive ").count(), 2, "{message}");
     cluster.nodes.remove(1).stop().await;
-    let said = say(&["status", "--server", &url], "").done();
-    assert!(said.contains("no answer from b\n"), "{said}");
-    let row = said.lines().find(|line| line.starts_with("b ")).unwrap();
-    assert!(row.contains("no answer"), "{said}");
-    let said = say(&["top", "--once", "--server", &url], "").done();
-    assert!(said.contains("no answer from b\n"), "{said}");
+    let message = say(&["status", "--server", &url], "").done();
+    assert!(message.contains("no answer from b\n"), "{message}");
+    let row = message.lines().find(|line| line.starts_with("b ")).unwrap();
+    assert!(row.contains("no answer"), "{message}");
+    let message = say(&["top", "--once", "--server", &url], "").done();
+    assert!(message.contains("no answer from b\n"), "{message}");
 }

@@ -36,10 +36,10 @@ fn run(script: &str, folder: &Path) {
         .env("PATH", format!("{}:{path}", ours.display()))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
+    let message = String::from_utf8_lossy(&done.stderr);
     assert!(
         done.status.success(),
-        "is there no jq? `just setup` installs it\n{said}"
+        "is there no jq? `just setup` installs it\n{message}"
     );
 }
 

@@ -20,16 +20,16 @@ async fn the_status_tells_how_the_parent_is_and_what_it_lends() {
         loop {
             sequence += 1;
             leaf.gets("a/1", "tenant/acme", sequence, 80.0).await;
-            let said = leaf.say("status").done();
-            if said.contains(text) {
-                return said;
+            let message = leaf.say("status").done();
+            if message.contains(text) {
+                return message;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let said = until("0: 80").await;
+    let message = until("0: 80").await;
     let answered = format!("parent http://{address}  answered ");
-    assert!(said.contains(&answered), "{said}");
+    assert!(message.contains(&answered), "{message}");
     drop(root);
     until("  last call failed: ").await;
 }

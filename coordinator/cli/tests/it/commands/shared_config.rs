@@ -17,7 +17,7 @@ async fn the_command_line_puts_and_gets() {
     let text = "limits: [{match: tenant/a, requests: {rate: 5}}]\n".to_owned();
     let good = file(&text);
     let good = good.path().to_str().unwrap().to_owned();
-    let told = tokio::task::spawn_blocking(move || {
+    let shown = tokio::task::spawn_blocking(move || {
         let (code, out, _) = run(&["check", &node]);
         assert_eq!(
             (code, out),
@@ -33,7 +33,7 @@ async fn the_command_line_puts_and_gets() {
             run(&["config", "get", "--config", &good]),
         ]
     });
-    let [none, bad, put, got, alone] = told.await.unwrap();
+    let [none, bad, put, got, alone] = shown.await.unwrap();
     assert_eq!((none.0, none.1.as_str()), (3, ""), "{}", none.2);
     assert_eq!(bad.0, 2, "{}", bad.2);
     assert!(bad.2.contains("2:1: listen: unknown field"), "{}", bad.2);

@@ -25,8 +25,8 @@ fn commands_speak_tls_with_whom_they_trust_and_say_who_they_are() {
         say(&args, "")
     };
     let me = identity("me", &issuer);
-    let said = status(&ca, &me).done();
-    assert!(said.starts_with(&url), "{said}");
+    let message = status(&ca, &me).done();
+    assert!(message.starts_with(&url), "{message}");
 
     let away = format!("no answer from {url}");
     status(&other_ca, &me).failed(1, "invalid peer certificate: ");

@@ -54,9 +54,9 @@ fn an_id_is_a_scope_of_its_own_unless_configured() {
         ("shared", "tenant/acme"),
     ];
     for (id, want) in rows {
-        let asked = of_client(&[resource(id, 0, 1.0)], &scopes(), NOW).unwrap();
-        assert_eq!(&*asked[0].ask.resource.scope, want);
-        assert_eq!(asked[0].id, id);
+        let requested = of_client(&[resource(id, 0, 1.0)], &scopes(), NOW).unwrap();
+        assert_eq!(&*requested[0].ask.resource.scope, want);
+        assert_eq!(requested[0].id, id);
     }
 }
 
@@ -72,18 +72,18 @@ fn a_lease_is_said_with_the_time_it_lasts() {
             has: Some(has),
             ..resource("r", 0, 1.0)
         };
-        let asked = of_client(&[request], &scopes(), NOW).unwrap().remove(0);
+        let requested = of_client(&[request], &scopes(), NOW).unwrap().remove(0);
         let want = RepeatedLease {
             capacity: Capacity::from_micros(micros),
             remaining: Duration::from_secs(remaining),
         };
-        assert_eq!(asked.ask.repeated, Some(want), "{has:?}");
+        assert_eq!(requested.ask.repeated, Some(want), "{has:?}");
     }
 }
 
 #[test]
 fn bands_of_one_priority_here_are_one() {
-    let asked = server(vec![
+    let requested = server(vec![
         band(99, 2, 10.0),
         band(15, 3, 5.0),
         band(-7, 1, 1.0),
@@ -95,13 +95,13 @@ fn bands_of_one_priority_here_are_one() {
         wants: Capacity::from_whole(wants),
         subclients: NonZeroU32::new(clients).unwrap(),
     });
-    assert_eq!(asked.unwrap().ask.demand.bands(), want);
+    assert_eq!(requested.unwrap().ask.demand.bands(), want);
 }
 
 #[test]
 fn what_is_wrong_names_field_value_and_rule() {
     let long = "x".repeat(300);
-    let said = |resource| {
+    let read = |resource| {
         let error = of_client(&[resource], &scopes(), NOW).unwrap_err();
         error.to_string()
     };
@@ -128,7 +128,7 @@ fn what_is_wrong_names_field_value_and_rule() {
         ),
     ];
     for (resource, want) in rows {
-        assert_eq!(said(resource), want);
+        assert_eq!(read(resource), want);
     }
     let rows = [
         (vec![], "resource[0].wants: has no entries"),

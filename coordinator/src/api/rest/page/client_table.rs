@@ -114,7 +114,7 @@ impl ClientTable<'_> {
         let column = self.query.sort.column();
         Sorting {
             path: scope_path(self.scope),
-            kept: Vec::new(),
+            hidden: Vec::new(),
             by: column.key,
             order: self.query.order.unwrap_or(column.first),
         }

@@ -149,7 +149,7 @@ impl TableQuery {
             ""
         };
         let limit = self.limit.map(|limit| limit.to_string());
-        let kept = vec![
+        let hidden = vec![
             ("q", self.q.clone()),
             ("unit", self.unit().map_or("", Unit::name).to_owned()),
             ("only", only.to_owned()),
@@ -157,7 +157,7 @@ impl TableQuery {
         ];
         Sorting {
             path: path.to_owned(),
-            kept,
+            hidden,
             by: key(self.sort),
             order: self.order(),
         }

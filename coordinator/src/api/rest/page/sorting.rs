@@ -22,7 +22,7 @@ pub(super) struct Sorting {
     /// The page's path.
     pub(super) path: String,
     /// The fields of its query that stay as they are.
-    pub(super) kept: Vec<(&'static str, String)>,
+    pub(super) hidden: Vec<(&'static str, String)>,
     /// The key of the column that it is sorted by.
     pub(super) by: &'static str,
     /// The direction.
@@ -40,7 +40,7 @@ impl Sorting {
             SortOrder::Asc => (SortOrder::Desc, Some("ascending"), "▲"),
             SortOrder::Desc => (SortOrder::Asc, Some("descending"), "▼"),
         };
-        let mut fields = self.kept.clone();
+        let mut fields = self.hidden.clone();
         fields.push(("sort", column.key.to_owned()));
         fields.push(("order", order_name(next).to_owned()));
         let is_number = column.first == SortOrder::Desc;

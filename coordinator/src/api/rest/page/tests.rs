@@ -101,7 +101,7 @@ fn the_status_page_shows_what_an_operator_asks_about() {
 
 #[test]
 fn a_sentence_says_who_is_throttled_why_and_since_when() {
-    let said = |change: fn(&mut UnitDetail)| {
+    let shown = |change: fn(&mut UnitDetail)| {
         let mut detail = UnitDetail {
             summary: summary(),
             waiting_count: 1,
@@ -148,8 +148,8 @@ fn a_sentence_says_who_is_throttled_why_and_since_when() {
         ),
     ];
     for (change, want) in rows {
-        let said = said(change);
-        assert!(said.contains(want), "no {want:?} in {said:?}");
+        let message = shown(change);
+        assert!(message.contains(want), "no {want:?} in {message:?}");
     }
 }
 

@@ -188,8 +188,8 @@ mod tests {
             let mut whole = status("a", own);
             whole.join(status("b", other));
             let [one] = &whole.shards[..] else { panic!() };
-            let said = (one.master.as_deref(), one.epoch, one.learning_count);
-            assert_eq!(said, (Some(master), Some(epoch), learning));
+            let shown = (one.master.as_deref(), one.epoch, one.learning_count);
+            assert_eq!(shown, (Some(master), Some(epoch), learning));
         }
     }
 }

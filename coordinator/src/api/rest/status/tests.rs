@@ -29,10 +29,10 @@ fn busy(scope: &str, capacity: Amount, wants: f64) -> BusyResource {
 
 #[test]
 fn what_a_node_says_is_read_as_it_was_written() {
-    let said = busy("a", Amount::Unlimited, 2.5);
-    let text = serde_json::to_value(&said).unwrap();
+    let one = busy("a", Amount::Unlimited, 2.5);
+    let text = serde_json::to_value(&one).unwrap();
     let read: BusyResource = serde_json::from_value(text).unwrap();
-    assert_eq!(read, said);
+    assert_eq!(read, one);
     for wrong in ["\"much\"", "null", "[]"] {
         assert!(serde_json::from_str::<Amount>(wrong).is_err(), "{wrong}");
     }

@@ -99,12 +99,12 @@ impl StreamContext {
 
     /// Answers the requests that are due with `granted`, by scope.
     fn answer(&mut self, granted: impl Fn(&str) -> Granted) {
-        let asked = self.ask();
-        let answers: Vec<_> = asked
+        let requested = self.ask();
+        let answers: Vec<_> = requested
             .iter()
             .map(|(scope, sequence)| scope_answer(scope, *sequence, granted(scope)))
             .collect();
-        let failed = self.state.handle_answers(self.now, &asked, &answers);
+        let failed = self.state.handle_answers(self.now, &requested, &answers);
         assert_eq!(failed, 0);
     }
 
@@ -194,18 +194,18 @@ fn a_first_report_asks_at_once_and_the_answer_is_assigned() {
     assert!(test.report(&[("acme", 0, 1)]).is_empty());
     assert_eq!(test.act(), [], "nothing is known yet");
     test.answer(|_| granted(40));
-    let asked = &test.asked["tenant/acme"];
-    assert_eq!(asked.demand.wants(), Capacity::from_whole(10));
+    let requested = &test.asked["tenant/acme"];
+    assert_eq!(requested.demand.wants(), Capacity::from_whole(10));
     // It may be using what an earlier stream of it was assigned.
-    assert_eq!(asked.claim, Claim::AtLeast);
+    assert_eq!(requested.claim, Claim::AtLeast);
     assert_eq!(test.tokens(), [of("acme", 40, 9)]);
     assert_eq!(test.act(), []);
     // From the next request on, it uses what it was assigned.
     test.wait(1000);
     test.answer(|_| granted(40));
-    let asked = &test.asked["tenant/acme"];
+    let requested = &test.asked["tenant/acme"];
     assert_eq!(
-        (asked.claim, asked.has),
+        (requested.claim, requested.has),
         (Claim::Lease, Capacity::from_whole(40))
     );
     assert_eq!(test.act(), [], "nothing has changed");
@@ -227,8 +227,8 @@ fn each_report_is_answered_and_more_demand_is_told_at_once() {
     assert_eq!(test.tokens(), [of("acme", 10, 8)], "as before, and renewed");
     assert_eq!(test.asks_at(), Some(Duration::ZERO));
     test.answer(|_| granted(800));
-    let asked = &test.asked["tenant/acme"];
-    assert_eq!(asked.demand.wants(), Capacity::from_whole(1000));
+    let requested = &test.asked["tenant/acme"];
+    assert_eq!(requested.demand.wants(), Capacity::from_whole(1000));
     assert_eq!(test.tokens(), [of("acme", 800, 9)]);
 }
 
@@ -288,8 +288,8 @@ fn a_lowered_share_is_acknowledged_when_it_was_sent_and_has_arrived() {
     assert_eq!(test.asks_at(), Some(TRANSIT), "also when it is nudged");
     test.wait(1000);
     test.answer(|_| granted(30));
-    let asked = &test.asked["tenant/acme"];
-    assert_eq!(asked.has, Capacity::from_whole(30));
+    let requested = &test.asked["tenant/acme"];
+    assert_eq!(requested.has, Capacity::from_whole(30));
     // More is asked for as soon as it may.
     test.nudge("tenant/acme");
     assert_eq!(test.asks_at(), Some(Duration::from_millis(100)));

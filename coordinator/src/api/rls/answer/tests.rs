@@ -168,8 +168,8 @@ fn quotas_refuse_only_all_together_and_others_each() {
         let over = decided
             .iter()
             .map(|(rule, verdict)| verdict.unwrap().is_over && !rule.unwrap().shadow);
-        let told = response.statuses.iter();
-        assert!(over.eq(told.map(|status| status.code() == Code::OverLimit)));
+        let shown = response.statuses.iter();
+        assert!(over.eq(shown.map(|status| status.code() == Code::OverLimit)));
     }
 }
 

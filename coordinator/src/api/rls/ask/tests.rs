@@ -58,8 +58,8 @@ fn the_first_rule_that_fits_makes_the_scope_of_a_descriptor() {
         (&[("user", "u")], None),
     ];
     for (entries, want) in rows {
-        let asked = scopes(&request("edge", vec![descriptor(entries)])).unwrap();
-        assert_eq!(asked, [want.map(str::to_owned)], "{entries:?}");
+        let requested = scopes(&request("edge", vec![descriptor(entries)])).unwrap();
+        assert_eq!(requested, [want.map(str::to_owned)], "{entries:?}");
     }
     // A domain that the configuration does not have limits nothing.
     let other = request("other", vec![descriptor(&[("tenant", "acme")])]);
@@ -189,12 +189,12 @@ fn a_limit_of_the_descriptor_comes_along() {
             ..descriptor(&[("tenant", "acme")])
         };
         let request = request("edge", vec![descriptor]);
-        let asked = Ask::new(&config.rls, &request);
+        let requested = Ask::new(&config.rls, &request);
         let Some(seconds) = want else {
-            assert_eq!(asked, Err(AskError::Unit { index: 0, unit }));
+            assert_eq!(requested, Err(AskError::Unit { index: 0, unit }));
             continue;
         };
-        let limit = asked.unwrap().descriptors[0].as_ref().unwrap().limit;
+        let limit = requested.unwrap().descriptors[0].as_ref().unwrap().limit;
         let window = Duration::from_secs(seconds);
         assert_eq!(
             limit,

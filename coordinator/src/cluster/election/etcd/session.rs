@@ -268,12 +268,12 @@ impl Session {
         self.metrics.set_master(shard, false);
         let (reply, snapshot) = oneshot::channel();
         let step_down = ElectionEvent::StepDown { shard, reply };
-        let asked = publisher.events.send(step_down).await;
+        let sent = publisher.events.send(step_down).await;
         let (transfer, link) = (self.transfer(shard), self.link.clone());
         let epoch = term.epoch();
         let leaving = EndingTerm(term);
         self.spawn(shard, async move {
-            let snapshot = match asked {
+            let snapshot = match sent {
                 Ok(()) => timeout(SNAPSHOT_LIMIT, snapshot).await,
                 Err(_) => return Err(StepError::NoSnapshot),
             };

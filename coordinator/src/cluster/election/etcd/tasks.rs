@@ -60,10 +60,10 @@ pub(super) async fn keep_alive(
     let mut holds = true;
     loop {
         let sent = boot_time();
-        let kept = link.call(pulse.timeout, async |mut client| {
+        let renewed = link.call(pulse.timeout, async |mut client| {
             client.lease_keep_alive(lease).await
         });
-        match kept.await {
+        match renewed.await {
             Ok(_) => {
                 deadline.extend(pulse.end(sent));
                 if !holds {

@@ -287,8 +287,8 @@ fn the_bound_holds_while_all_resources_make_room_for_others() {
     // One that is busy still keeps its place.
     recorder.record(at(3), &rows(2 * RESOURCES_MAX - 1));
     assert_eq!(recorder.resources.len(), RESOURCES_MAX);
-    let kept = format!("t/{:03}", 2 * RESOURCES_MAX - 1);
-    assert_eq!(has(&recorder, at(3), &kept), [Some(1.0), Some(1.0)]);
+    let left = format!("t/{:03}", 2 * RESOURCES_MAX - 1);
+    assert_eq!(has(&recorder, at(3), &left), [Some(1.0), Some(1.0)]);
 }
 
 /// Numbers that only a seed determines: splitmix64.

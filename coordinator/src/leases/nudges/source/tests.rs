@@ -79,12 +79,12 @@ fn source(
 #[tokio::test]
 async fn a_stream_that_ends_is_opened_again_at_the_next_address() {
     let mut both = [coordinator().await, coordinator().await];
-    let mut heard = source(&[&both[0].0, &both[1].0], None);
+    let mut received = source(&[&both[0].0, &both[1].0], None);
     for at in [0, 1, 0] {
         let (client, stream) = both[at].1.recv().await.unwrap();
         assert_eq!(client, "eu/0");
         stream.send(Ok((&nudged("a")).into())).await.unwrap();
-        assert_eq!(heard.recv().await.unwrap(), nudged("a"));
+        assert_eq!(received.recv().await.unwrap(), nudged("a"));
         let aborted = Status::aborted("another took its place");
         stream.send(Err(aborted)).await.unwrap();
     }
@@ -93,13 +93,13 @@ async fn a_stream_that_ends_is_opened_again_at_the_next_address() {
 #[tokio::test]
 async fn a_message_that_cannot_be_read_is_passed_over() {
     let (url, mut streams) = coordinator().await;
-    let mut heard = source(&[&url], None);
+    let mut received = source(&[&url], None);
     let (_, stream) = streams.recv().await.unwrap();
     let bad = v1::WatchResponse::default();
     for message in [bad, (&nudged("a")).into()] {
         stream.send(Ok(message)).await.unwrap();
     }
-    assert_eq!(heard.recv().await.unwrap(), nudged("a"));
+    assert_eq!(received.recv().await.unwrap(), nudged("a"));
 }
 
 #[tokio::test]
@@ -117,13 +117,13 @@ async fn changed_credentials_open_the_stream_anew() {
     let credentials = || Arc::new(files.load().unwrap());
     let (renewed, newest) = watch::channel(credentials());
     let (url, mut streams) = coordinator().await;
-    let mut heard = source(&[&url], Some(newest));
+    let mut received = source(&[&url], Some(newest));
     let (_, before) = streams.recv().await.unwrap();
     for _ in 0..2 {
         renewed.send_replace(credentials());
         let (_, stream) = streams.recv().await.unwrap();
         before.closed().await;
         stream.send(Ok((&nudged("a")).into())).await.unwrap();
-        assert_eq!(heard.recv().await.unwrap(), nudged("a"));
+        assert_eq!(received.recv().await.unwrap(), nudged("a"));
     }
 }

@@ -103,17 +103,17 @@ async fn forward_all(
     url: &str,
     refreshes: Vec<v1::ForwardedRefresh>,
 ) -> Vec<Result<u64, Code>> {
-    let mut asked = JoinSet::new();
+    let mut requested = JoinSet::new();
     for (place, refresh) in refreshes.into_iter().enumerate() {
         let (forwarder, url) = (forwarder.clone(), url.to_owned());
-        asked.spawn(async move {
+        requested.spawn(async move {
             let time = Duration::from_secs(10);
             let answer = forwarder.forward(&url, refresh, time).await.unwrap();
             let epoch = answer.map(|answer| answer.epoch);
             (place, epoch.map_err(|status| status.code()))
         });
     }
-    let mut answers = asked.join_all().await;
+    let mut answers = requested.join_all().await;
     answers.sort_by_key(|(place, _)| *place);
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
@@ -228,12 +228,12 @@ async fn a_node_that_is_not_there_is_an_error_and_what_waits_is_bounded() {
         .await;
     assert_eq!(lost.unwrap().unwrap_err().code(), Code::Unavailable);
     let (_node, url) = node().await;
-    let mut asked = JoinSet::new();
+    let mut requested = JoinSet::new();
     for _ in 0..WAITING_MAX + CALLS_MAX * REFRESHES_MAX + 100 {
         let (forwarder, url) = (forwarder.clone(), url.clone());
-        asked.spawn(async move { forwarder.forward(&url, refresh(0, 1, 1), time).await });
+        requested.spawn(async move { forwarder.forward(&url, refresh(0, 1, 1), time).await });
     }
-    let first = asked.join_next().await.unwrap().unwrap();
+    let first = requested.join_next().await.unwrap().unwrap();
     let refused = first.unwrap().unwrap_err();
     assert_eq!(refused.message(), "too many refreshes wait for the node");
     for node in 0..NODES_MAX + 10 {

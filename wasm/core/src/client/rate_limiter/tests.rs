@@ -302,8 +302,8 @@ fn a_lower_term_is_out_of_date_only_within_its_shard() {
         let first = p.ask();
         assert!(p.answer_from(last, first.sequence, &answer(100)));
         let second = p.after(1000).ask();
-        let said = p.answer_from(next, second.sequence, &answer(200));
-        assert_eq!(said, applied, "{next:?} after {last:?}");
+        let is_applied = p.answer_from(next, second.sequence, &answer(200));
+        assert_eq!(is_applied, applied, "{next:?} after {last:?}");
         let has = if applied { 200 } else { 100 };
         assert_eq!(p.limiter.has(p.now), Capacity::from_whole(has));
     }

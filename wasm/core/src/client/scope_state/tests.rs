@@ -213,14 +213,14 @@ fn whoever_owes_goes_on_wanting_what_it_wanted_so_that_the_pause_stays_true() {
     let policy = Policy::default();
     let mut bytes = RateLimiter::of(Unit::ResponseBytes, at(0), &policy);
     bytes.pay(at(0), &policy, 10_000_000, Tokens::from_whole(10_000_000));
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     let mut now = 0;
     while bytes.bucket.balance(at(now)) < 0 {
         // Those that are refused meanwhile want little.
         bytes.pay(at(now), &policy, 500, Tokens::ZERO);
         match bytes.ask(at(now), &policy) {
             LeaseMessage::Refresh(request) => {
-                asked.push(request.demand.wants());
+                requested.push(request.demand.wants());
                 let given = lent(1_000_000);
                 bytes.handle_answer(
                     at(now),
@@ -235,8 +235,8 @@ fn whoever_owes_goes_on_wanting_what_it_wanted_so_that_the_pause_stays_true() {
         now += 100;
     }
     // Each time the same is no reason to ask more often than every second.
-    assert!((8..=11).contains(&asked.len()), "{asked:?}");
-    assert!(asked.is_sorted(), "{asked:?}");
+    assert!((8..=11).contains(&requested.len()), "{requested:?}");
+    assert!(requested.is_sorted(), "{requested:?}");
 }
 
 #[test]

@@ -55,8 +55,8 @@ fn the_estimate_counts_those_who_go_before() {
     let queue = queue(&[1, 1, 1, 2]);
     let rows = [(1, 1, 50), (2, 1, 40), (3, 1, 30), (3, 5, 90)];
     for (member, cost, want) in rows {
-        let told = queue.estimate(member, Tokens::from_whole(cost));
-        assert_eq!(ms(told), Some(want), "{member}, {cost}");
+        let shown = queue.estimate(member, Tokens::from_whole(cost));
+        assert_eq!(ms(shown), Some(want), "{member}, {cost}");
     }
     let mut blocked = queue;
     let nothing = Shortage {
@@ -107,8 +107,8 @@ fn a_line_that_shares_the_rate_estimates_with_its_part() {
         shared.attempts(at(tenth * 100), 4);
     }
     shared.fall_short(at(1000), 5, 1, shortage(1010));
-    let told = ms(shared.estimate(1, Tokens::ONE)).unwrap();
-    assert!((1400..=1420).contains(&told), "{told}");
+    let shown = ms(shared.estimate(1, Tokens::ONE)).unwrap();
+    assert!((1400..=1420).contains(&shown), "{shown}");
 }
 
 #[test]

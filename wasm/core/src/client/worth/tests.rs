@@ -341,8 +341,8 @@ fn leases_held_or_awaited_are_released_with_the_sequence_of_their_request() {
     );
     assert_eq!(releases(&state, 10_100), [], "none is left");
     attempt(&mut state, at(10_100), 1);
-    let asked = state.ask(at(10_100), &Policy::default());
-    assert_eq!(asked.len(), 1);
+    let requested = state.ask(at(10_100), &Policy::default());
+    assert_eq!(requested.len(), 1);
     let awaited = [(Unit::Requests, at(10_100).as_nanos())];
     assert_eq!(releases(&state, 10_100), awaited, "the answer is dropped");
     let never = ScopeState::new(at(0), &Policy::default());

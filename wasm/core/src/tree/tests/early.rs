@@ -27,26 +27,26 @@ fn lend(leaf: &mut Leaf, units: u64) {
 
 /// Number of requests to the parent in so many seconds in which the wants change ten times each.
 fn asked_in(leaf: &mut Leaf, seconds: u64) -> u64 {
-    let mut asked = 0;
+    let mut requested = 0;
     for n in 0..seconds * 10 {
         leaf.pass(100);
         leaf.refresh("a", (100, 150 + n % 2 * 50));
         if leaf.node.poll_parent().is_some_and(|at| at <= leaf.now) {
             lend(leaf, 100);
-            asked += 1;
+            requested += 1;
         }
     }
-    asked
+    requested
 }
 
 #[test]
 fn wants_that_never_stand_still_are_told_once_in_a_minimum_interval() {
     let mut leaf = leaf();
-    let asked = asked_in(&mut leaf, 2);
-    assert!((3..=4).contains(&asked), "two at once: {asked}");
+    let requested = asked_in(&mut leaf, 2);
+    assert!((3..=4).contains(&requested), "two at once: {requested}");
     // One in ten is early; each is told up to a tenth of a second late.
-    let asked = asked_in(&mut leaf, 40);
-    assert!((36..=44).contains(&asked), "{asked}");
+    let requested = asked_in(&mut leaf, 40);
+    assert!((36..=44).contains(&requested), "{requested}");
 }
 
 #[test]
@@ -97,14 +97,14 @@ fn a_lowered_lease_is_given_back_without_regard_to_the_minimum_interval() {
 #[test]
 fn nudges_without_end_make_a_request_each_hundred_milliseconds() {
     let mut leaf = leaf();
-    let mut asked = 0;
+    let mut requested = 0;
     for _ in 0..1000 {
         leaf.pass(1);
         leaf.node.handle_parent_nudge(leaf.now, &leaf.id.clone());
         if leaf.node.poll_parent().is_some_and(|at| at <= leaf.now) {
             lend(&mut leaf, 100);
-            asked += 1;
+            requested += 1;
         }
     }
-    assert!((4 + 8..=4 + 10).contains(&asked), "{asked}");
+    assert!((4 + 8..=4 + 10).contains(&requested), "{requested}");
 }

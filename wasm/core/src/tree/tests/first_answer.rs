@@ -45,8 +45,8 @@ fn nobody_hurries_for_a_parent_that_does_not_answer() {
             leaf.node.handle_parent_failure(now, &id, sequence);
         }
         let answer = leaf.refresh("a", (0, 30));
-        let told = (gets(answer), answer.refresh_interval);
-        assert_eq!(told, (None, want), "{pass} {fails}");
+        let shown = (gets(answer), answer.refresh_interval);
+        assert_eq!(shown, (None, want), "{pass} {fails}");
     }
 }
 

@@ -121,11 +121,11 @@ fn without_the_parent_there_is_no_limit_where_it_had_none() {
         leaf.pass(300);
         let answer = leaf.refresh("a", (0, 100));
         assert_eq!(gets(answer), Some(want), "{own:?} {safe:?}");
-        let told = match safe {
+        let shown = match safe {
             SafeCapacity::Fixed(safe) => Some(safe),
             _ => None,
         };
-        assert_eq!(answer.safe, told, "{own:?} {safe:?}");
+        assert_eq!(answer.safe, shown, "{own:?} {safe:?}");
     }
 }
 

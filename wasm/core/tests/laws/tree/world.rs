@@ -304,11 +304,11 @@ impl World {
                 if self.reaches(i) && self.places[i].run() == run =>
             {
                 let place = &mut self.places[i];
-                let said = (sequence, Origin::alone(epoch), place.level);
+                let source = (sequence, Origin::alone(epoch), place.level);
                 // An earlier term's answer counts as a failure.
                 let _ = place
                     .node
-                    .handle_parent_answer(now, &self.resource, said, &answer);
+                    .handle_parent_answer(now, &self.resource, source, &answer);
             }
             _ => {}
         }

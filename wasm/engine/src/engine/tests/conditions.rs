@@ -57,9 +57,9 @@ fn safe_mode_is_told_once_by_all_workers_when_it_begins_and_when_it_ends() {
     assert_eq!(lines(&process), []);
     // The lease of ten seconds is still good for some of it.
     serve(&mut workers, 40 * SECOND, true);
-    let told = lines(&process);
-    let [(Level::Warn, line)] = &told[..] else {
-        panic!("{told:?}")
+    let shown = lines(&process);
+    let [(Level::Warn, line)] = &shown[..] else {
+        panic!("{shown:?}")
     };
     for part in [
         "tollgate: safe mode on: calls to the coordinator fail and scopes have no lease: \
@@ -69,9 +69,9 @@ fn safe_mode_is_told_once_by_all_workers_when_it_begins_and_when_it_ends() {
         assert!(line.contains(part), "{line}");
     }
     serve(&mut workers, 20 * SECOND, false);
-    let told = lines(&process);
-    let [(Level::Warn, line)] = &told[..] else {
-        panic!("{told:?}")
+    let shown = lines(&process);
+    let [(Level::Warn, line)] = &shown[..] else {
+        panic!("{shown:?}")
     };
     let want = "tollgate: safe mode off: the coordinator answers again: coordinator=\"c\" after=4";
     assert!(line.starts_with(want), "{line}");
@@ -131,17 +131,17 @@ fn a_scope_that_is_always_refused_is_no_safe_mode_and_hides_no_outage() {
     assert_eq!(levels(&workers).safe_mode, 1);
     assert_eq!(lines(&process), []);
     serve(&mut workers[..1], 30 * SECOND, true);
-    let told = lines(&process);
+    let shown = lines(&process);
     assert!(
-        told.len() == 1 && told[0].1.contains("safe mode on"),
-        "{told:?}"
+        shown.len() == 1 && shown[0].1.contains("safe mode on"),
+        "{shown:?}"
     );
     // It is over although the scope is refused again.
     serve_two(&mut workers[0], 30 * SECOND, 8);
-    let told = lines(&process);
+    let shown = lines(&process);
     assert!(
-        told.len() == 1 && told[0].1.contains("safe mode off"),
-        "{told:?}"
+        shown.len() == 1 && shown[0].1.contains("safe mode off"),
+        "{shown:?}"
     );
 }
 
@@ -150,9 +150,9 @@ fn a_scope_whose_master_nobody_reaches_is_safe_mode_whatever_is_answered_for_oth
     let process = FakeProcess::new();
     let mut worker = Worker::new(&process, 1, &one_rule());
     serve_two(&mut worker, 30 * SECOND, 14);
-    let told = lines(&process);
-    let [(Level::Warn, line)] = &told[..] else {
-        panic!("{told:?}")
+    let shown = lines(&process);
+    let [(Level::Warn, line)] = &shown[..] else {
+        panic!("{shown:?}")
     };
     let want = "last_failure=\"tenant/bad: nobody answered (code 14)\"";
     assert!(
@@ -173,12 +173,12 @@ fn a_worker_that_takes_the_lead_over_tells_nothing_twice() {
     assert_eq!(levels(&workers[1..]).missing_clusters, 1);
     process.missing_clusters.borrow_mut().clear();
     serve(&mut workers[1..], 5 * SECOND, false);
-    let told: Vec<String> = lines(&process).into_iter().map(|(_, line)| line).collect();
+    let shown: Vec<String> = lines(&process).into_iter().map(|(_, line)| line).collect();
     assert!(
-        told.len() == 2
-            && told.iter().any(|line| line.contains("cluster found"))
-            && told.iter().any(|line| line.contains("safe mode off")),
-        "{told:?}"
+        shown.len() == 2
+            && shown.iter().any(|line| line.contains("cluster found"))
+            && shown.iter().any(|line| line.contains("safe mode off")),
+        "{shown:?}"
     );
 }
 
@@ -188,15 +188,15 @@ fn a_cluster_that_envoy_lacks_is_an_error_with_the_first_call_and_a_gauge_until_
     let mut workers = workers(&process, &one_rule());
     process.missing_clusters.borrow_mut().insert("c".to_owned());
     serve(&mut workers, Duration::from_millis(300), false);
-    let told = lines(&process);
+    let shown = lines(&process);
     let want = "tollgate: cluster missing: there is no cluster \"c\", which coordinator names; no \
                 lease comes from there until there is one";
-    assert_eq!(told, [(Level::Error, want.to_owned())]);
+    assert_eq!(shown, [(Level::Error, want.to_owned())]);
     serve(&mut workers, 20 * SECOND, false);
     assert_eq!(levels(&workers).missing_clusters, 1);
-    let told = lines(&process);
-    let [(Level::Warn, line)] = &told[..] else {
-        panic!("{told:?}")
+    let shown = lines(&process);
+    let [(Level::Warn, line)] = &shown[..] else {
+        panic!("{shown:?}")
     };
     let want = "last_failure=\"there is no cluster of that name\"";
     assert!(line.contains(want), "{line}");
@@ -212,9 +212,9 @@ fn a_cluster_that_envoy_lacks_is_an_error_with_the_first_call_and_a_gauge_until_
         workers[0].tick(TICK);
     }
     assert_eq!(levels(&workers).missing_clusters, 0);
-    let told = lines(&process);
+    let shown = lines(&process);
     let want = "tollgate: cluster found: there is a cluster \"c\" now, which coordinator names";
-    assert_eq!(told.first(), Some(&(Level::Warn, want.to_owned())));
+    assert_eq!(shown.first(), Some(&(Level::Warn, want.to_owned())));
 }
 
 #[test]
@@ -237,10 +237,10 @@ fn a_shards_cluster_that_envoy_lacks_is_told_although_no_lease_is_lost() {
             worker.handle_answer(token, answer);
         }
     }
-    let told = lines(&process);
+    let shown = lines(&process);
     let want = "tollgate: cluster missing: there is no cluster \"s-1\", which shards[1] names; no \
                 lease comes from there until there is one";
-    assert_eq!(told, [(Level::Error, want.to_owned())]);
+    assert_eq!(shown, [(Level::Error, want.to_owned())]);
     assert_eq!(worker.process_stats().missing_clusters, 1);
     assert_eq!(worker.process_stats().safe_mode, 0);
 }

@@ -28,17 +28,17 @@ impl Worker {
 #[test]
 fn admitted_requests_are_told_what_is_left_and_refused_ones_are_not() {
     let mut worker = reporting(100.0);
-    let told = |left| {
+    let shown = |left| {
         Some(LimitStatus {
             limit: 100_000_000,
             left: Tokens::from_whole(left),
             full_in: Some(Duration::from_millis(10 * (100 - left))),
         })
     };
-    assert_eq!(worker.told(), told(99), "it was held");
+    assert_eq!(worker.told(), shown(99), "it was held");
     for left in (0..99).rev() {
         assert_eq!(worker.of("acme"), Decision::Admit);
-        assert_eq!(worker.told(), told(left));
+        assert_eq!(worker.told(), shown(left));
     }
     assert!(matches!(worker.of("acme"), Decision::Deny(_)));
     assert_eq!(worker.told(), None);
@@ -49,8 +49,8 @@ fn what_a_worker_has_drawn_ahead_is_left_too() {
     let mut worker = reporting(10_000.0);
     for left in (9800..9999).rev() {
         assert_eq!(worker.of("acme"), Decision::Admit);
-        let told = worker.told().map(|status| status.left);
-        assert_eq!(told, Some(Tokens::from_whole(left)));
+        let shown = worker.told().map(|status| status.left);
+        assert_eq!(shown, Some(Tokens::from_whole(left)));
     }
 }
 

@@ -303,8 +303,8 @@ fn nudges_do_not_keep_others_from_being_asked_for() {
     for named in named.chunks(1000) {
         worker.nudge(named);
     }
-    let asked: usize = process.calls.borrow().len();
-    assert_eq!(asked, 8, "all that may be awaited");
+    let requested: usize = process.calls.borrow().len();
+    assert_eq!(requested, 8, "all that may be awaited");
     worker.of("newcomer");
     worker.tick(Duration::from_millis(1));
     let calls = process.calls.borrow();

@@ -62,17 +62,17 @@ fn a_token_cache_that_is_not_used_goes_back() {
 fn demand_that_lives_on_token_caches_is_told_to_the_coordinator() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
     worker.lease("acme", 10_000.0);
-    let mut told = 0.0;
+    let mut shown = 0.0;
     for _ in 0..100 {
         worker.admitted("acme", 20);
         worker.tick(TICK);
         while let Some((token, call)) = worker.process.take_call() {
-            told = call.wants();
+            shown = call.wants();
             let answer = call.lend(10_000.0);
             worker.handle_answer(token, answer);
         }
     }
-    assert!((900.0..=1100.0).contains(&told), "{told}");
+    assert!((900.0..=1100.0).contains(&shown), "{shown}");
 }
 
 #[test]
@@ -214,14 +214,14 @@ fn a_worker_that_takes_the_lead_finds_what_is_due_in_the_slots() {
     drop(first);
     // The second is not told of those slots; it looks, in parts.
     let mut second = Worker::new(&process, 2, &config);
-    let mut asked = BTreeSet::new();
+    let mut requested = BTreeSet::new();
     for _ in 0..200 {
         second.tick(TICK);
         while let Some((token, call)) = process.take_call() {
             if call.is_refresh() {
-                asked.extend(call.scopes());
+                requested.extend(call.scopes());
             } else {
-                asked.extend(
+                requested.extend(
                     call.release()
                         .resources
                         .iter()
@@ -231,7 +231,7 @@ fn a_worker_that_takes_the_lead_finds_what_is_due_in_the_slots() {
             second.fail_call(token);
         }
     }
-    assert_eq!(asked.len(), 700);
+    assert_eq!(requested.len(), 700);
 }
 
 /// A process with one slot, which the second worker's tenant took over from the first one's.
@@ -356,8 +356,11 @@ fn what_the_shared_table_does_not_take_is_kept_for_the_next_round() {
     let before = worker.known("acme").attempts;
     assert!(before > 0);
     assert!(worker.settle("acme").is_err());
-    let kept = worker.known("acme");
-    assert_eq!((kept.attempts, kept.cache.left()), (before, spare));
+    let remaining = worker.known("acme");
+    assert_eq!(
+        (remaining.attempts, remaining.cache.left()),
+        (before, spare)
+    );
     worker.host().shared_data_fails.set(false);
     worker.settle("acme").unwrap();
     let settled = worker.known("acme");
@@ -435,15 +438,15 @@ fn what_a_worker_that_dies_had_is_told_no_longer() {
     for _ in 0..10 {
         first.tick(TICK);
     }
-    let told = |worker: &Worker| {
+    let shown = |worker: &Worker| {
         let stats = worker.process_stats();
         (stats.waiting, stats.vm_memory_bytes)
     };
-    assert_eq!(told(&first), (2, 5 << 20));
+    assert_eq!(shown(&first), (2, 5 << 20));
     for _ in 0..200 {
         first.tick(TICK);
     }
-    assert_eq!(told(&first), (0, 3 << 20));
+    assert_eq!(shown(&first), (0, 3 << 20));
 }
 
 #[test]
@@ -482,9 +485,9 @@ fn demand_that_ends_is_told_before_the_refresh() {
             refreshes += 1;
         }
     }
-    let told = (1..=40).find(|_| {
+    let shown = (1..=40).find(|_| {
         worker.tick(TICK);
         process.take_call().is_some()
     });
-    assert!(told.is_some_and(|ticks| ticks >= 20), "{told:?}: a pause");
+    assert!(shown.is_some_and(|ticks| ticks >= 20), "{shown:?}: a pause");
 }

@@ -105,7 +105,7 @@ fn each_configuration_has_its_own_reports() {
         worker.root = root.clone();
         assert_eq!(worker.of("acme"), Decision::Admit);
         let report = worker.reports.get(&worker.streams);
-        let told = report.map_or(0, |report| report.limits.len());
-        assert_eq!(told, limits);
+        let shown = report.map_or(0, |report| report.limits.len());
+        assert_eq!(shown, limits);
     }
 }

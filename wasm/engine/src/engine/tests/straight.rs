@@ -57,15 +57,15 @@ impl Worker {
 
 /// Scopes that the calls ask for, by cluster.
 fn asked(calls: &[(u32, OpenCall)]) -> BTreeMap<&str, Vec<String>> {
-    let mut asked = BTreeMap::new();
+    let mut requested = BTreeMap::new();
     for (_, call) in calls {
         let scopes = call.scopes().into_iter();
         let mut scopes: Vec<String> = scopes.map(|scope| scope.to_string()).collect();
         scopes.sort_unstable();
-        let twice = asked.insert(&*call.to, scopes);
+        let twice = requested.insert(&*call.to, scopes);
         assert_eq!(twice, None, "two calls to {}", call.to);
     }
-    asked
+    requested
 }
 
 #[test]

@@ -225,8 +225,8 @@ fn a_name_that_floods_without_a_slot_takes_few_others_along() {
     let entries = worker.engine.admission.scopes(0).unwrap().len();
     assert!(entries <= 100 + 256, "{entries}");
     let lines = process.logs.borrow();
-    let told = lines.iter().filter(|(_, line)| line.contains("max_scopes"));
-    assert_eq!(told.count(), 1);
+    let shown = lines.iter().filter(|(_, line)| line.contains("max_scopes"));
+    assert_eq!(shown.count(), 1);
 }
 
 #[test]

@@ -27,15 +27,15 @@ fn what_cannot_be_a_scope_is_ignored_and_what_is_too_much_is_abandoned() {
         (pair("tenant", &long), vec![]),
     ];
     for (name, want) in rows {
-        let said = test.state.handle_report(test.now, vec![usage(name, 1)]);
-        assert_eq!(said, want);
+        let message = test.state.handle_report(test.now, vec![usage(name, 1)]);
+        assert_eq!(message, want);
     }
     let fill = (1..BUCKETS_MAX).map(|i| usage(name(&i.to_string()), 1));
     assert_eq!(test.state.handle_report(test.now, fill.collect()), []);
     assert_eq!(test.state.len(), BUCKETS_MAX);
     let more = vec![usage(name("used"), 1), usage(name("unused"), 0)];
-    let said = test.state.handle_report(test.now, more);
-    assert_eq!(said, [IgnoredBucket::TooMany; 2]);
+    let message = test.state.handle_report(test.now, more);
+    assert_eq!(message, [IgnoredBucket::TooMany; 2]);
     assert_eq!(test.act(), [("unused".to_owned(), ActionKind::Abandon)]);
     // Few of them are remembered; the proxy names the others again.
     let unused = (0..UNWANTED_MAX + 9).map(|i| usage(name(&format!("unused-{i}")), 0));
@@ -44,18 +44,18 @@ fn what_cannot_be_a_scope_is_ignored_and_what_is_too_much_is_abandoned() {
     // All are asked for, in calls of a bounded size, and answered in messages of one.
     let batch = test.state.poll_batch(test.now).unwrap();
     assert_eq!(batch.scopes.len(), SCOPES_MAX);
-    let mut asked: Vec<_> = test.ask();
-    asked.extend(
+    let mut requested: Vec<_> = test.ask();
+    requested.extend(
         batch
             .scopes
             .iter()
             .map(|scope| (scope.scope.clone(), scope.asks[0].1.sequence)),
     );
-    let answers: Vec<_> = asked
+    let answers: Vec<_> = requested
         .iter()
         .map(|(scope, sequence)| scope_answer(scope, *sequence, granted(5)))
         .collect();
-    test.state.handle_answers(test.now, &asked, &answers);
+    test.state.handle_answers(test.now, &requested, &answers);
     let mut assigned = 0;
     while test.state.has_actions(test.now) {
         let actions = test.state.poll_actions(test.now);
@@ -110,8 +110,8 @@ fn streams_share_the_memory_of_buckets_and_give_it_back() {
         test
     };
     let (mut first, mut second) = (stream(), stream());
-    let said = first.report(&[("a", 0, 1), ("b", 0, 1), ("c", 0, 1), ("d", 0, 1)]);
-    assert_eq!(said, [IgnoredBucket::NoMemory]);
+    let message = first.report(&[("a", 0, 1), ("b", 0, 1), ("c", 0, 1), ("d", 0, 1)]);
+    assert_eq!(message, [IgnoredBucket::NoMemory]);
     assert_eq!(
         second.report(&[("used", 0, 1), ("unused", 0, 0)]),
         [IgnoredBucket::NoMemory; 2]
@@ -150,15 +150,15 @@ fn a_fingerprint_stands_for_the_names_of_the_buckets() {
 fn an_answer_without_a_scope_or_with_an_error_is_asked_for_again() {
     let mut test = StreamContext::new();
     test.report(&[("acme", 0, 1), ("beta", 0, 1)]);
-    let asked = test.ask();
+    let requested = test.ask();
     let beta = ScopeAnswer {
         outcome: Err(tollgate_proto::response::ScopeError {
             code: 8,
             message: "full".to_owned(),
         }),
-        ..scope_answer(&asked[1].0, asked[1].1, NO_LEASE)
+        ..scope_answer(&requested[1].0, requested[1].1, NO_LEASE)
     };
-    assert_eq!(test.state.handle_answers(test.now, &asked, &[beta]), 2);
+    assert_eq!(test.state.handle_answers(test.now, &requested, &[beta]), 2);
     assert_eq!(test.act(), []);
     assert!(
         test.asks_at()
