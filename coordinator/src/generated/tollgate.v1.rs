@@ -887,7 +887,7 @@ pub mod peer_service_client {
             &mut self,
             request: impl tonic::IntoRequest<::tollgate_proto::v1::GetStatusRequest>,
         ) -> std::result::Result<
-            tonic::Response<::tollgate_proto::v1::PeerStatus>,
+            tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
         > {
             self.inner
@@ -937,7 +937,7 @@ pub mod peer_service_client {
             &mut self,
             request: impl tonic::IntoRequest<::tollgate_proto::v1::ListPeerRequest>,
         ) -> std::result::Result<
-            tonic::Response<::tollgate_proto::v1::ResourceList>,
+            tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
         > {
             self.inner
@@ -962,7 +962,7 @@ pub mod peer_service_client {
             &mut self,
             request: impl tonic::IntoRequest<::tollgate_proto::v1::GetScopeRequest>,
         ) -> std::result::Result<
-            tonic::Response<::tollgate_proto::v1::ResourceList>,
+            tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
         > {
             self.inner
@@ -987,7 +987,7 @@ pub mod peer_service_client {
             &mut self,
             request: impl tonic::IntoRequest<::tollgate_proto::v1::ListPeerRequest>,
         ) -> std::result::Result<
-            tonic::Response<::tollgate_proto::v1::ClientList>,
+            tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
         > {
             self.inner
@@ -1012,7 +1012,7 @@ pub mod peer_service_client {
             &mut self,
             request: impl tonic::IntoRequest<::tollgate_proto::v1::GetClientRequest>,
         ) -> std::result::Result<
-            tonic::Response<::tollgate_proto::v1::ClientLeases>,
+            tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
         > {
             self.inner
@@ -1037,7 +1037,7 @@ pub mod peer_service_client {
             &mut self,
             request: impl tonic::IntoRequest<::tollgate_proto::v1::DrainRequest>,
         ) -> std::result::Result<
-            tonic::Response<::tollgate_proto::v1::ClientLeases>,
+            tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
         > {
             self.inner
@@ -1077,7 +1077,7 @@ pub mod peer_service_server {
             &self,
             request: tonic::Request<::tollgate_proto::v1::GetStatusRequest>,
         ) -> std::result::Result<
-            tonic::Response<::tollgate_proto::v1::PeerStatus>,
+            tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
         >;
         /// The last ten minutes of the node's leases, as far as it was their master.
@@ -1093,7 +1093,7 @@ pub mod peer_service_server {
             &self,
             request: tonic::Request<::tollgate_proto::v1::ListPeerRequest>,
         ) -> std::result::Result<
-            tonic::Response<::tollgate_proto::v1::ResourceList>,
+            tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
         >;
         /// Resources of one scope with their clients.
@@ -1101,7 +1101,7 @@ pub mod peer_service_server {
             &self,
             request: tonic::Request<::tollgate_proto::v1::GetScopeRequest>,
         ) -> std::result::Result<
-            tonic::Response<::tollgate_proto::v1::ResourceList>,
+            tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
         >;
         /// Clients, by id.
@@ -1109,7 +1109,7 @@ pub mod peer_service_server {
             &self,
             request: tonic::Request<::tollgate_proto::v1::ListPeerRequest>,
         ) -> std::result::Result<
-            tonic::Response<::tollgate_proto::v1::ClientList>,
+            tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
         >;
         /// Leases of one client.
@@ -1117,7 +1117,7 @@ pub mod peer_service_server {
             &self,
             request: tonic::Request<::tollgate_proto::v1::GetClientRequest>,
         ) -> std::result::Result<
-            tonic::Response<::tollgate_proto::v1::ClientLeases>,
+            tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
         >;
         /// Drains a client, or ends its drain; it need not have a lease yet.
@@ -1125,7 +1125,7 @@ pub mod peer_service_server {
             &self,
             request: tonic::Request<::tollgate_proto::v1::DrainRequest>,
         ) -> std::result::Result<
-            tonic::Response<::tollgate_proto::v1::ClientLeases>,
+            tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
         >;
     }
@@ -1220,7 +1220,7 @@ pub mod peer_service_server {
                         T: PeerService,
                     > tonic::server::UnaryService<::tollgate_proto::v1::GetStatusRequest>
                     for GetStatusSvc<T> {
-                        type Response = ::tollgate_proto::v1::PeerStatus;
+                        type Response = ::tollgate_proto::v1::PeerView;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1315,7 +1315,7 @@ pub mod peer_service_server {
                         T: PeerService,
                     > tonic::server::UnaryService<::tollgate_proto::v1::ListPeerRequest>
                     for ListScopesSvc<T> {
-                        type Response = ::tollgate_proto::v1::ResourceList;
+                        type Response = ::tollgate_proto::v1::PeerView;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1362,7 +1362,7 @@ pub mod peer_service_server {
                         T: PeerService,
                     > tonic::server::UnaryService<::tollgate_proto::v1::GetScopeRequest>
                     for GetScopeSvc<T> {
-                        type Response = ::tollgate_proto::v1::ResourceList;
+                        type Response = ::tollgate_proto::v1::PeerView;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1409,7 +1409,7 @@ pub mod peer_service_server {
                         T: PeerService,
                     > tonic::server::UnaryService<::tollgate_proto::v1::ListPeerRequest>
                     for ListClientsSvc<T> {
-                        type Response = ::tollgate_proto::v1::ClientList;
+                        type Response = ::tollgate_proto::v1::PeerView;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1456,7 +1456,7 @@ pub mod peer_service_server {
                         T: PeerService,
                     > tonic::server::UnaryService<::tollgate_proto::v1::GetClientRequest>
                     for GetClientSvc<T> {
-                        type Response = ::tollgate_proto::v1::ClientLeases;
+                        type Response = ::tollgate_proto::v1::PeerView;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1503,7 +1503,7 @@ pub mod peer_service_server {
                         T: PeerService,
                     > tonic::server::UnaryService<::tollgate_proto::v1::DrainRequest>
                     for DrainSvc<T> {
-                        type Response = ::tollgate_proto::v1::ClientLeases;
+                        type Response = ::tollgate_proto::v1::PeerView;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,

@@ -21,7 +21,7 @@ use super::App;
 use super::extract::{ENTRIES_MAX, PageQuery, Path, Query};
 use super::merge;
 use super::openapi::{BadRequest, Conflict, Missing, ReadLeases, Write};
-use super::peers::{Caller, client_detail};
+use super::peers::{Caller, view};
 use super::problem::RestError;
 use crate::leases::stats::ResourceVisitor;
 use crate::leases::view::{Amount, is_throttled, ms};
@@ -132,16 +132,16 @@ pub(super) async fn list(
         limit: limit as u32,
     };
     let own = own_page(&app, after, limit).await?;
-    let answers = app.ask(&caller, message, |mut client, request| async move {
-        client.list_clients(request).await
-    });
-    let (lists, unanswered) = answers.await;
-    let lists = lists.into_iter().map(|list| {
-        let clients = list.clients.into_iter().map(ClientSummary::from);
-        (clients.collect(), list.more)
-    });
-    let own = (own.clients, own.next.is_some());
-    let (clients, next) = merge::page(std::iter::once(own).chain(lists), limit);
+    let answers = app.ask(
+        &caller,
+        message,
+        |mut client, request| async move { client.list_clients(request).await },
+        view::<ClientPage>,
+    );
+    let (there, unanswered) = answers.await;
+    let pages = std::iter::once(own).chain(there);
+    let pages = pages.map(|page| (page.clients, page.next.is_some()));
+    let (clients, next) = merge::page(pages, limit);
     Ok(Json(ClientPage {
         clients,
         next,
@@ -300,13 +300,13 @@ async fn everywhere(
     let message = v1::GetClientRequest {
         client: client.as_str().to_owned(),
     };
-    let answers = app.ask(caller, message, |mut client, request| async move {
-        client.get_client(request).await
-    });
+    let answers = app.ask(
+        caller,
+        message,
+        |mut client, request| async move { client.get_client(request).await },
+        view,
+    );
     let (there, unanswered) = answers.await;
-    let there = there
-        .into_iter()
-        .filter_map(|leases| client_detail(client.as_str(), leases));
     let found = merge::one(own.into_iter().chain(there));
     Ok(found.map(|one| ClientDetail { unanswered, ..one }))
 }
@@ -324,14 +324,13 @@ async fn drain_everywhere(
         client: client.as_str().to_owned(),
         time_ms: ms(time),
     };
-    let answers = app.ask(caller, message, |mut client, request| async move {
-        client.drain(request).await
-    });
-    let (there, unanswered) = answers.await;
-    let there = there
-        .into_iter()
-        .filter_map(|leases| client_detail(client.as_str(), leases));
-    Ok((there.collect(), unanswered))
+    let answers = app.ask(
+        caller,
+        message,
+        |mut client, request| async move { client.drain(request).await },
+        view,
+    );
+    Ok(answers.await)
 }
 
 fn missing(client: &ClientId) -> RestError {

@@ -128,13 +128,13 @@ async fn everywhere(
         caller,
         message(selection, page),
         |mut client, request| async move { client.get_history(request).await },
+        history_window,
     );
     let (others, unanswered) = answers.await;
     let Some(peers) = &app.parts.peers else {
         return (own, unanswered);
     };
     let shards = peers.masters().iter().count();
-    let others = others.into_iter().filter_map(history_window);
     (own.of_cluster(others, shards, selection), unanswered)
 }
 

@@ -26,7 +26,7 @@ use crate::wire::PeerServiceClient;
 mod message;
 mod service;
 
-pub(super) use self::message::{client_detail, history_window, scope_detail};
+pub(super) use self::message::{history_window, view};
 pub use self::service::PeerApi;
 
 /// Time that a node has to answer; a scan of its leases takes far less.
@@ -74,17 +74,19 @@ impl Caller {
 // === impl App ===
 
 impl App {
-    /// Makes `call` with `message` to all other nodes, if there are any, at the same time. Returns the
-    /// answers by node, and the nodes that did not answer.
-    pub(super) async fn ask<M, R, F>(
+    /// Makes `call` with `message` to all other nodes, if there are any, at the same time, and reads
+    /// the answers with `read`. Returns those that there are by node, and the nodes that did not answer.
+    pub(super) async fn ask<M, R, T, F>(
         &self,
         caller: &Caller,
         message: M,
         call: fn(PeerServiceClient<Channel>, Request<M>) -> F,
-    ) -> (Vec<R>, Vec<String>)
+        read: fn(R) -> Result<Option<T>, String>,
+    ) -> (Vec<T>, Vec<String>)
     where
         M: Clone,
         R: Send + 'static,
+        T: Send + 'static,
         F: Future<Output = Result<Response<R>, Status>> + Send + 'static,
     {
         let Some(peers) = &self.parts.peers else {
@@ -100,7 +102,7 @@ impl App {
             let node = peer.node.clone();
             let client = peers.client(peer);
             let answer = client.map(|client| call(client, caller.request(message.clone())));
-            calls.spawn(async move { (node, in_time(answer).await) });
+            calls.spawn(async move { (node, in_time(answer).await.and_then(read)) });
         }
         let (mut answers, mut unanswered) = (BTreeMap::new(), Vec::new());
         while let Some(answered) = calls.join_next().await {
@@ -114,7 +116,7 @@ impl App {
             }
         }
         unanswered.sort_unstable();
-        (answers.into_values().collect(), unanswered)
+        (answers.into_values().flatten().collect(), unanswered)
     }
 }
 

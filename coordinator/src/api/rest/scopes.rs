@@ -10,7 +10,7 @@ use super::App;
 use super::extract::{ENTRIES_MAX, PageQuery, Path, Query, count};
 use super::merge;
 use super::openapi::{BadRequest, Missing, ReadLeases};
-use super::peers::{Caller, scope_detail};
+use super::peers::{Caller, view};
 use super::problem::RestError;
 use crate::leases::view::{ScopeDetail, ScopePage};
 
@@ -40,13 +40,14 @@ pub(super) async fn list(
         after,
         limit: limit as u32,
     };
-    let answers = app.ask(&caller, message, |mut client, request| async move {
-        client.list_scopes(request).await
-    });
+    let answers = app.ask(
+        &caller,
+        message,
+        |mut client, request| async move { client.list_scopes(request).await },
+        view::<ScopePage>,
+    );
     let (there, unanswered) = answers.await;
-    let pages = own
-        .into_iter()
-        .chain(there.into_iter().map(ScopePage::from));
+    let pages = own.into_iter().chain(there);
     Ok(Json(ScopePage {
         unanswered,
         ..merged(pages, limit)
@@ -90,11 +91,13 @@ pub(super) async fn find(
 ) -> Result<Option<ScopeDetail>, RestError> {
     let clients = message.clients as usize;
     let own = app.parts.shards.scope(&message.scope, clients).await?;
-    let answers = app.ask(caller, message, |mut client, request| async move {
-        client.get_scope(request).await
-    });
+    let answers = app.ask(
+        caller,
+        message,
+        |mut client, request| async move { client.get_scope(request).await },
+        view::<ScopeDetail>,
+    );
     let (there, unanswered) = answers.await;
-    let there = there.into_iter().filter_map(scope_detail);
     let detail = merge::one(own.into_iter().chain(there));
     Ok(detail.map(|one| ScopeDetail { unanswered, ..one }))
 }

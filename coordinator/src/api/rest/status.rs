@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::App;
 use super::extract::Query;
 use super::openapi::{BadRequest, ReadLeases};
-use super::peers::Caller;
+use super::peers::{Caller, view};
 use super::problem::RestError;
 use crate::catalog::GroupKind;
 use crate::leases::stats::{LeaseStats, ResourceStats};
@@ -100,14 +100,17 @@ impl Status {
         page: bool,
     ) -> Result<Self, RestError> {
         let message = shown.message(page);
-        let answers = app.ask(caller, message, |mut client, request| async move {
-            client.get_status(request).await
-        });
+        let answers = app.ask(
+            caller,
+            message,
+            |mut client, request| async move { client.get_status(request).await },
+            view,
+        );
         let (own, answers) = tokio::join!(Self::of(app, &shown), answers);
         let mut whole = own?;
         let (there, unanswered) = answers;
-        for peer in there {
-            whole.join(shown.status_of_peer(peer));
+        for other in there {
+            whole.join(other);
         }
         whole.unanswered = unanswered;
         if app.parts.peers.is_some() {

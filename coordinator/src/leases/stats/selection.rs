@@ -112,14 +112,6 @@ impl ResourceSelection {
         }
     }
 
-    /// Whether all resources are in it.
-    pub fn is_all(&self) -> bool {
-        self.search.is_empty()
-            && self.unit.is_none()
-            && !self.throttled_only
-            && self.group.is_none()
-    }
-
     /// Whether the resource of `scope` and `unit` with so many `waiting` clients is in it.
     pub(super) fn admits(&self, scope: &str, unit: Unit, waiting: usize) -> bool {
         self.unit.is_none_or(|only| only == unit)
@@ -129,7 +121,7 @@ impl ResourceSelection {
     }
 
     /// Whether `resource` is in it.
-    pub fn contains(&self, resource: &BusyResource) -> bool {
+    fn contains(&self, resource: &BusyResource) -> bool {
         let unit = Unit::from_name(&resource.unit);
         unit.is_some_and(|unit| self.admits(&resource.scope, unit, resource.waiting_count))
     }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use tollgate_proto::v1;
 use tonic::{Code, Request, Response, Status};
 
+use super::message::to_message;
+
 use crate::api::rest::App;
 use crate::api::rest::clients::{self, DRAIN_MAX};
 use crate::api::rest::extract::ENTRIES_MAX;
@@ -43,11 +45,10 @@ impl PeerApi {
         Ok((request.into_inner(), by))
     }
 
-    async fn leases(&self, client: &str) -> Result<Response<v1::ClientLeases>, Status> {
+    async fn leases(&self, client: &str) -> Result<Response<v1::PeerView>, Status> {
         let client = clients::client_id(client)?;
         let found = clients::detail(&self.0, &client).await?;
-        let leases = found.map(v1::ClientLeases::from);
-        Ok(Response::new(leases.unwrap_or_default()))
+        Ok(Response::new(to_message(found.as_ref())?))
     }
 }
 
@@ -56,12 +57,12 @@ impl PeerService for PeerApi {
     async fn get_status(
         &self,
         request: Request<v1::GetStatusRequest>,
-    ) -> Result<Response<v1::PeerStatus>, Status> {
+    ) -> Result<Response<v1::PeerView>, Status> {
         let entrance = Entrance::of_read(request.get_ref().page);
         let (message, _) = self.admit(request, entrance)?;
         let shown = Shown::of_message(message, self.0.parts.writer.catalog())?;
         let status = status::Status::of(&self.0, &shown).await?;
-        Ok(Response::new(status.into()))
+        Ok(Response::new(to_message(Some(&status))?))
     }
 
     async fn get_history(
@@ -79,41 +80,40 @@ impl PeerService for PeerApi {
     async fn list_scopes(
         &self,
         request: Request<v1::ListPeerRequest>,
-    ) -> Result<Response<v1::ResourceList>, Status> {
+    ) -> Result<Response<v1::PeerView>, Status> {
         let (message, _) = self.admit(request, Entrance::Read)?;
         let limit = limit(message.limit, ENTRIES_MAX);
         let pages = self.0.parts.shards.scopes(&message.after, limit).await;
         let page = scopes::merged(pages.map_err(RestError::from)?, limit);
-        Ok(Response::new(page.into()))
+        Ok(Response::new(to_message(Some(&page))?))
     }
 
     async fn get_scope(
         &self,
         request: Request<v1::GetScopeRequest>,
-    ) -> Result<Response<v1::ResourceList>, Status> {
+    ) -> Result<Response<v1::PeerView>, Status> {
         let entrance = Entrance::of_read(request.get_ref().page);
         let (message, _) = self.admit(request, entrance)?;
         let clients = limit(message.clients, ENTRIES_MAX);
         let details = self.0.parts.shards.scope(&message.scope, clients).await;
         let detail = merge::one(details.map_err(RestError::from)?);
-        let resources = detail.map(v1::ResourceList::from);
-        Ok(Response::new(resources.unwrap_or_default()))
+        Ok(Response::new(to_message(detail.as_ref())?))
     }
 
     async fn list_clients(
         &self,
         request: Request<v1::ListPeerRequest>,
-    ) -> Result<Response<v1::ClientList>, Status> {
+    ) -> Result<Response<v1::PeerView>, Status> {
         let (message, _) = self.admit(request, Entrance::Read)?;
         let limit = limit(message.limit, ENTRIES_MAX);
         let page = clients::own_page(&self.0, message.after, limit).await?;
-        Ok(Response::new(page.into()))
+        Ok(Response::new(to_message(Some(&page))?))
     }
 
     async fn get_client(
         &self,
         request: Request<v1::GetClientRequest>,
-    ) -> Result<Response<v1::ClientLeases>, Status> {
+    ) -> Result<Response<v1::PeerView>, Status> {
         let (message, _) = self.admit(request, Entrance::Read)?;
         self.leases(&message.client).await
     }
@@ -121,7 +121,7 @@ impl PeerService for PeerApi {
     async fn drain(
         &self,
         request: Request<v1::DrainRequest>,
-    ) -> Result<Response<v1::ClientLeases>, Status> {
+    ) -> Result<Response<v1::PeerView>, Status> {
         let (message, by) = self.admit(request, Entrance::Write)?;
         let v1::DrainRequest { client, time_ms } = message;
         let id = clients::client_id(&client)?;

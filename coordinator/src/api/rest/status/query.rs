@@ -7,7 +7,6 @@ use tollgate_core::lease::Unit;
 use tollgate_proto::v1;
 use utoipa::{IntoParams, ToSchema};
 
-use super::Status;
 use crate::api::rest::extract::count;
 use crate::api::rest::problem::RestError;
 use crate::catalog::Catalog;
@@ -150,25 +149,6 @@ impl Shown {
             clients: limit(message.clients, CLIENTS_MAX),
             selection: selection.searching(&message.search),
         })
-    }
-
-    /// Reads the status of another node, which may be of a version that selects nothing.
-    pub(super) fn status_of_peer(&self, peer: v1::PeerStatus) -> Status {
-        let match_count = peer.match_count;
-        let status = Status::from(peer);
-        let known = match_count.and_then(|count| usize::try_from(count).ok());
-        let match_count = known.unwrap_or_else(|| {
-            let found = status.busiest.iter();
-            let found = found.filter(|one| self.selection.contains(one)).count();
-            if self.selection.is_all() {
-                return status.resource_count;
-            }
-            found
-        });
-        Status {
-            match_count,
-            ..status
-        }
     }
 }
 

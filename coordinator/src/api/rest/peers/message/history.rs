@@ -36,9 +36,12 @@ impl From<HistoryWindow> for v1::PeerHistory {
 
 /// Reads the history of another node; none if its steps are of another length, as in another
 /// version.
-pub(in crate::api::rest) fn history_window(message: v1::PeerHistory) -> Option<HistoryWindow> {
+#[expect(clippy::unnecessary_wraps, reason = "as views are read")]
+pub(in crate::api::rest) fn history_window(
+    message: v1::PeerHistory,
+) -> Result<Option<HistoryWindow>, String> {
     if message.step_ms != ms(STEP) {
-        return None;
+        return Ok(None);
     }
     let units = message.units.into_iter().filter_map(|sums| {
         let window = UnitWindow {
@@ -49,12 +52,12 @@ pub(in crate::api::rest) fn history_window(message: v1::PeerHistory) -> Option<H
         };
         Some((Unit::from_name(&sums.unit)?, window))
     });
-    Some(HistoryWindow {
+    Ok(Some(HistoryWindow {
         newest_age: Duration::from_millis(message.newest_age_ms),
         shards: message.shards,
         units: units.collect(),
         resources: message.resources.into_iter().filter_map(window).collect(),
-    })
+    }))
 }
 
 fn resource((id, window): (ResourceId, ResourceWindow)) -> v1::ResourceHistory {
@@ -119,11 +122,11 @@ mod tests {
             resources: BTreeMap::from([(id, resource)]),
         };
         let message = v1::PeerHistory::from(window.clone());
-        assert_eq!(history_window(message.clone()), Some(window));
+        assert_eq!(history_window(message.clone()), Ok(Some(window)));
         let other = v1::PeerHistory {
             step_ms: 1000,
             ..message
         };
-        assert_eq!(history_window(other), None);
+        assert_eq!(history_window(other), Ok(None));
     }
 }
