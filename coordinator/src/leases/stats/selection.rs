@@ -182,6 +182,19 @@ impl Eq for GroupScopes {}
 // === impl ResourceSort ===
 
 impl ResourceSort {
+    /// The name in queries.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pressure => "pressure",
+            Self::Scope => "scope",
+            Self::Capacity => "capacity",
+            Self::Leased => "leased",
+            Self::Wanted => "wanted",
+            Self::Waiting => "waiting",
+            Self::Clients => "clients",
+        }
+    }
+
     /// The direction in which people first want it.
     pub const fn first_order(self) -> SortOrder {
         match self {

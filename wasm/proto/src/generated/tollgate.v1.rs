@@ -398,9 +398,9 @@ pub struct GetStatusRequest {
     /// Only resources with clients that get less than they want.
     #[prost(bool, tag = "6")]
     pub throttled_only: bool,
-    /// The order of the resources.
-    #[prost(enumeration = "ResourceSort", tag = "7")]
-    pub sort: i32,
+    /// The order of the resources, by its name in the admin API; by default the busiest first.
+    #[prost(string, tag = "7")]
+    pub sort: ::prost::alloc::string::String,
     /// Whether that is the other way round.
     #[prost(bool, tag = "8")]
     pub reversed: bool,
@@ -546,55 +546,6 @@ pub struct ClientHistory {
     /// The most it may be using.
     #[prost(float, repeated, tag = "2")]
     pub has: ::prost::alloc::vec::Vec<f32>,
-}
-/// Order of resources. Ties are in the order of scopes and units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum ResourceSort {
-    /// By the wanted part of the limit that binds, then by the wanted amount; the busiest first.
-    Pressure = 0,
-    /// By scope, then by unit.
-    Scope = 1,
-    /// By the most that the limit that binds lets all clients have; the largest first.
-    Capacity = 2,
-    /// By the amount that clients may be using; the largest first.
-    Leased = 3,
-    /// By the amount that clients want; the largest first.
-    Wanted = 4,
-    /// By the number of clients that get less than they want; the largest first.
-    Waiting = 5,
-    /// By the number of clients; the largest first.
-    Clients = 6,
-}
-impl ResourceSort {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Pressure => "RESOURCE_SORT_PRESSURE",
-            Self::Scope => "RESOURCE_SORT_SCOPE",
-            Self::Capacity => "RESOURCE_SORT_CAPACITY",
-            Self::Leased => "RESOURCE_SORT_LEASED",
-            Self::Wanted => "RESOURCE_SORT_WANTED",
-            Self::Waiting => "RESOURCE_SORT_WAITING",
-            Self::Clients => "RESOURCE_SORT_CLIENTS",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "RESOURCE_SORT_PRESSURE" => Some(Self::Pressure),
-            "RESOURCE_SORT_SCOPE" => Some(Self::Scope),
-            "RESOURCE_SORT_CAPACITY" => Some(Self::Capacity),
-            "RESOURCE_SORT_LEASED" => Some(Self::Leased),
-            "RESOURCE_SORT_WANTED" => Some(Self::Wanted),
-            "RESOURCE_SORT_WAITING" => Some(Self::Waiting),
-            "RESOURCE_SORT_CLIENTS" => Some(Self::Clients),
-            _ => None,
-        }
-    }
 }
 /// Everything that a master knows.
 #[derive(Clone, PartialEq, ::prost::Message)]

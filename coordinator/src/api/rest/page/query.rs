@@ -16,15 +16,15 @@ const SEARCH_LEN_MAX: usize = 256;
 /// Choices for the number of rows.
 pub(super) const LIMITS: [usize; 3] = [50, 100, 200];
 
-/// Orders of the table, each with its name in queries and its name for people.
-pub(super) const SORTS: [(ResourceSort, &str, &str); 7] = [
-    (ResourceSort::Pressure, "pressure", "wanted of limit"),
-    (ResourceSort::Scope, "scope", "scope"),
-    (ResourceSort::Leased, "leased", "leased"),
-    (ResourceSort::Capacity, "capacity", "limit"),
-    (ResourceSort::Wanted, "wanted", "wanted"),
-    (ResourceSort::Clients, "clients", "clients"),
-    (ResourceSort::Waiting, "waiting", "throttled"),
+/// Orders of the table, each with its name for people.
+pub(super) const SORTS: [(ResourceSort, &str); 7] = [
+    (ResourceSort::Pressure, "wanted of limit"),
+    (ResourceSort::Scope, "scope"),
+    (ResourceSort::Leased, "leased"),
+    (ResourceSort::Capacity, "limit"),
+    (ResourceSort::Wanted, "wanted"),
+    (ResourceSort::Clients, "clients"),
+    (ResourceSort::Waiting, "throttled"),
 ];
 
 /// The search, order and size of the table of resources.
@@ -158,7 +158,7 @@ impl TableQuery {
         Sorting {
             path: path.to_owned(),
             hidden,
-            by: key(self.sort),
+            by: self.sort.name(),
             order: self.order(),
         }
     }
@@ -166,19 +166,12 @@ impl TableQuery {
 
 // === free functions ===
 
-/// Returns the name of `sort` in queries.
-pub(super) fn key(sort: ResourceSort) -> &'static str {
-    let found = SORTS.iter().find(|(one, ..)| *one == sort);
-    found.map_or("", |(_, key, _)| key)
-}
-
 /// Returns the column of the table that `sort` is for.
 pub(super) fn column(sort: ResourceSort) -> Column {
-    let found = SORTS.iter().find(|(one, ..)| *one == sort);
-    let (_, key, title) = found.copied().unwrap_or((sort, "", ""));
+    let found = SORTS.iter().find(|(one, _)| *one == sort);
     Column {
-        key,
-        title,
+        key: sort.name(),
+        title: found.map_or("", |(_, title)| title),
         first: sort.first_order(),
     }
 }

@@ -5,7 +5,7 @@ use tollgate_core::lease::Unit;
 
 use super::bar::bar;
 use super::legend;
-use super::query::{LIMITS, SORTS, TableQuery, column, key, orders};
+use super::query::{LIMITS, SORTS, TableQuery, column, orders};
 use super::sorting::order_name;
 use super::text::{Text, amount, count, counted, duration, name, owner, scope_path};
 use crate::leases::stats::ResourceSort;
@@ -60,10 +60,10 @@ impl ResourceTable<'_> {
 
     fn form(&self) -> Markup {
         let query = self.query;
-        let sort = key(query.sort());
+        let sort = query.sort().name();
         let units = Unit::ALL.map(|unit| (unit.name(), unit.name()));
         let unit = query.unit().map_or("", Unit::name);
-        let sorts = SORTS.map(|(_, key, title)| (key, title));
+        let sorts = SORTS.map(|(sort, title)| (sort.name(), title));
         let limits = LIMITS.map(|limit| limit.to_string());
         let limits = limits.each_ref().map(|limit| (&**limit, &**limit));
         let all = [("", "all units")];

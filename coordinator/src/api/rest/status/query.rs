@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::IntoDeserializer as _;
 use tollgate_core::lease::Unit;
 use tollgate_proto::v1;
 use utoipa::{IntoParams, ToSchema};
@@ -117,7 +118,7 @@ impl Shown {
                 .unwrap_or_default()
                 .to_owned(),
             throttled_only: selection.throttled_only,
-            sort: sort_to_message(selection.sort).into(),
+            sort: selection.sort.name().to_owned(),
             reversed: selection.is_reversed,
             group: group.map_or("", GroupScopes::name).to_owned(),
         }
@@ -132,13 +133,15 @@ impl Shown {
         catalog: Arc<Catalog>,
     ) -> Result<Self, RestError> {
         let group = Some(message.group.as_str()).filter(|name| !name.is_empty());
+        let sort: Result<_, serde::de::value::Error> =
+            ResourceSort::deserialize(message.sort.into_deserializer());
         let only = Some(message.unit.as_str()).filter(|unit| !unit.is_empty());
         let selection = ResourceSelection {
             unit: only.map(unit).transpose()?,
             throttled_only: message.throttled_only,
             // The node that asks arranges all answers again: an order that is not known here leaves
             // out resources, but shows none in a wrong place.
-            sort: sort_of_message(message.sort()),
+            sort: sort.unwrap_or_default(),
             is_reversed: message.reversed,
             group: group.map(|name| GroupScopes::new(catalog, name)),
             ..ResourceSelection::busiest()
@@ -164,28 +167,4 @@ pub(in crate::api::rest) fn unit(name: &str) -> Result<Unit, RestError> {
             format!("{name:?} is not a unit: requests, request_bytes, response_bytes, concurrency");
         RestError::parameter("unit", name, rule)
     })
-}
-
-fn sort_to_message(sort: ResourceSort) -> v1::ResourceSort {
-    match sort {
-        ResourceSort::Pressure => v1::ResourceSort::Pressure,
-        ResourceSort::Scope => v1::ResourceSort::Scope,
-        ResourceSort::Capacity => v1::ResourceSort::Capacity,
-        ResourceSort::Leased => v1::ResourceSort::Leased,
-        ResourceSort::Wanted => v1::ResourceSort::Wanted,
-        ResourceSort::Waiting => v1::ResourceSort::Waiting,
-        ResourceSort::Clients => v1::ResourceSort::Clients,
-    }
-}
-
-fn sort_of_message(sort: v1::ResourceSort) -> ResourceSort {
-    match sort {
-        v1::ResourceSort::Pressure => ResourceSort::Pressure,
-        v1::ResourceSort::Scope => ResourceSort::Scope,
-        v1::ResourceSort::Capacity => ResourceSort::Capacity,
-        v1::ResourceSort::Leased => ResourceSort::Leased,
-        v1::ResourceSort::Wanted => ResourceSort::Wanted,
-        v1::ResourceSort::Waiting => ResourceSort::Waiting,
-        v1::ResourceSort::Clients => ResourceSort::Clients,
-    }
 }
