@@ -6,7 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use crate::observe::metrics::{LabelValue as _, LabeledCounter, label_values};
+use crate::observe::metrics::{AddMetrics as _, LabelValue as _, LabeledCounter, label_values};
 
 /// Metrics of the APIs; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -64,15 +64,12 @@ struct DoormanCall {
 impl ApiMetrics {
     /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
-        let help = "Requests of the admin API that were turned away";
+        let refused = "Requests of the admin API that were turned away";
         let metrics = Self {
-            auth_failures: LabeledCounter::register(registry, "admin_auth_failures", help),
-            ..Self::default()
+            requests: registry.add("admin_requests", "Requests of the admin API"),
+            auth_failures: LabeledCounter::register(registry, "admin_auth_failures", refused),
+            doorman: registry.add("doorman_requests", "Calls of Doorman clients"),
         };
-        let help = "Requests of the admin API";
-        registry.register("admin_requests", help, metrics.requests.clone());
-        let help = "Calls of Doorman clients";
-        registry.register("doorman_requests", help, metrics.doorman.clone());
         for method in DoormanMethod::ALL {
             for answered in [true, false] {
                 drop(

@@ -4,17 +4,16 @@ use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 
-use crate::observe::metrics::{DURATIONS_S, LabeledCounter, label_values};
+use crate::observe::metrics::{AddMetrics as _, Durations, LabeledCounter, label_values};
 
 /// Metrics of the catalog and of the configuration file; clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CatalogMetrics {
     limits: Gauge,
     reloads: LabeledCounter<Reloaded>,
-    store_writes: Histogram,
+    store_writes: Durations,
     store_errors: Counter,
     bad_records: Counter,
     store_detached: Gauge,
@@ -37,23 +36,19 @@ label_values! {
 impl CatalogMetrics {
     /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
-        let help = "Times that the configuration file changed";
-        let metrics = Self {
-            reloads: LabeledCounter::register(registry, "reloads", help),
-            ..Self::default()
-        };
-        let help = "Limits in the configuration";
-        registry.register("limits", help, metrics.limits.clone());
-        let help = "Time to make writes of the admin API durable, several at a time";
-        let writes = metrics.store_writes.clone();
-        registry.register_with_unit("store_write_duration", help, Unit::Seconds, writes);
-        let help = "Times that writes of the admin API could not be made durable";
-        registry.register("store_errors", help, metrics.store_errors.clone());
-        let help = "Records of the store that could not be read and were skipped";
-        registry.register("store_bad_records", help, metrics.bad_records.clone());
-        let help = "Whether the store's file was deleted or replaced while it is open";
-        registry.register("store_detached", help, metrics.store_detached.clone());
-        metrics
+        let reloads = "Times that the configuration file changed";
+        let writes = "Time to make writes of the admin API durable, several at a time";
+        let errors = "Times that writes of the admin API could not be made durable";
+        let bad = "Records of the store that could not be read and were skipped";
+        let detached = "Whether the store's file was deleted or replaced while it is open";
+        Self {
+            limits: registry.add("limits", "Limits in the configuration"),
+            reloads: LabeledCounter::register(registry, "reloads", reloads),
+            store_writes: registry.add_durations("store_write_duration", writes),
+            store_errors: registry.add("store_errors", errors),
+            bad_records: registry.add("store_bad_records", bad),
+            store_detached: registry.add("store_detached", detached),
+        }
     }
 
     /// Counts a change of the configuration file.
@@ -68,7 +63,7 @@ impl CatalogMetrics {
 
     /// Counts writes that took `duration` to be made durable, or could not be.
     pub fn count_store_write(&self, duration: Duration, durable: bool) {
-        self.store_writes.observe(duration.as_secs_f64());
+        self.store_writes.observe(duration);
         if !durable {
             self.store_errors.inc();
         }
@@ -82,19 +77,5 @@ impl CatalogMetrics {
     /// Sets whether the store's path leads to another file than the one that is open.
     pub fn set_store_detached(&self, detached: bool) {
         self.store_detached.set(i64::from(detached));
-    }
-}
-
-impl Default for CatalogMetrics {
-    /// Metrics that are not registered.
-    fn default() -> Self {
-        Self {
-            limits: Gauge::default(),
-            reloads: LabeledCounter::default(),
-            store_writes: Histogram::new(DURATIONS_S),
-            store_errors: Counter::default(),
-            bad_records: Counter::default(),
-            store_detached: Gauge::default(),
-        }
     }
 }

@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 use tollgate_core::lease::Epoch;
 
 use super::parent::ParentMetrics;
-use crate::observe::metrics::{DURATIONS_S, LabeledCounter, label_values};
+use crate::observe::metrics::{AddMetrics as _, Durations, LabeledCounter, label_values};
 
 /// Metrics of leases; clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LeaseMetrics {
     epoch: Gauge<u64, AtomicU64>,
     refresh_calls: Counter,
@@ -21,7 +20,7 @@ pub struct LeaseMetrics {
     refresh_errors: LabeledCounter<RefreshFault>,
     answered: LabeledCounter<AnsweredBy>,
     releases: Counter,
-    refresh_duration: Histogram,
+    refresh_duration: Durations,
     /// Metrics of the calls to the parent.
     pub parent: ParentMetrics,
 }
@@ -65,29 +64,19 @@ label_values! {
 impl LeaseMetrics {
     /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
-        let help = "Refresh calls, or scopes of them, that were refused";
-        let refresh_errors = LabeledCounter::register(registry, "refresh_errors", help);
-        let help = "Scopes asked for, by the node that answered";
-        let metrics = Self {
-            refresh_errors,
-            answered: LabeledCounter::register(registry, "answered", help),
+        let errors = "Refresh calls, or scopes of them, that were refused";
+        let answered = "Scopes asked for, by the node that answered";
+        let duration = "Time from a Refresh call's arrival to its answer";
+        Self {
+            epoch: registry.add("epoch", "The term of this coordinator"),
+            refresh_calls: registry.add("refresh_calls", "Refresh calls"),
+            refreshes: registry.add("refreshes", "Scopes in Refresh calls"),
+            refresh_errors: LabeledCounter::register(registry, "refresh_errors", errors),
+            answered: LabeledCounter::register(registry, "answered", answered),
+            releases: registry.add("releases", "Resources given back"),
+            refresh_duration: registry.add_durations("refresh_duration", duration),
             parent: ParentMetrics::register(registry),
-            ..Self::default()
-        };
-        registry.register(
-            "refresh_calls",
-            "Refresh calls",
-            metrics.refresh_calls.clone(),
-        );
-        let help = "Scopes in Refresh calls";
-        registry.register("refreshes", help, metrics.refreshes.clone());
-        registry.register("releases", "Resources given back", metrics.releases.clone());
-        let help = "Time from a Refresh call's arrival to its answer";
-        let duration = metrics.refresh_duration.clone();
-        registry.register_with_unit("refresh_duration", help, Unit::Seconds, duration);
-        let help = "The term of this coordinator";
-        registry.register("epoch", help, metrics.epoch.clone());
-        metrics
+        }
     }
 
     /// Sets the epoch of a coordinator that is alone.
@@ -99,7 +88,7 @@ impl LeaseMetrics {
     pub fn count_refresh(&self, scopes: usize, duration: Duration) {
         self.refresh_calls.inc();
         self.refreshes.inc_by(scopes as u64);
-        self.refresh_duration.observe(duration.as_secs_f64());
+        self.refresh_duration.observe(duration);
     }
 
     /// Counts a call, or a scope of one, that was refused.
@@ -120,21 +109,5 @@ impl LeaseMetrics {
     /// Number of scopes that have been refreshed since the start.
     pub fn refreshes(&self) -> u64 {
         self.refreshes.get()
-    }
-}
-
-impl Default for LeaseMetrics {
-    /// Metrics that are not registered.
-    fn default() -> Self {
-        Self {
-            epoch: Gauge::default(),
-            refresh_calls: Counter::default(),
-            refreshes: Counter::default(),
-            refresh_errors: LabeledCounter::default(),
-            answered: LabeledCounter::default(),
-            releases: Counter::default(),
-            refresh_duration: Histogram::new(DURATIONS_S),
-            parent: ParentMetrics::default(),
-        }
     }
 }

@@ -14,18 +14,15 @@ use prometheus_client::registry::Registry;
 mod exposition;
 mod labels;
 mod process;
+mod register;
 
 pub use self::exposition::Exposition;
 pub(crate) use self::labels::label_values;
 pub use self::labels::{LabelValue, LabeledCounter};
 use self::process::ProcessStats;
+pub(crate) use self::register::{AddMetrics, Durations};
 
 const PREFIX: &str = "tollgate";
-
-/// Bounds of histograms of durations: from a call with one scope on an idle machine to the deadline.
-pub(crate) const DURATIONS_S: [f64; 10] = [
-    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0,
-];
 
 /// All registered metrics of a coordinator; clones share them.
 #[derive(Clone, Debug)]

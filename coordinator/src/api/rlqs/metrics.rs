@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 
 use super::assignment::Strategy;
 use super::stream::{Action, ActionKind};
-use crate::observe::metrics::{LabeledCounter, label_values};
+use crate::observe::metrics::{AddMetrics as _, LabeledCounter, label_values};
 
 /// Metrics of the rate limit quota service; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -77,20 +77,16 @@ impl RlqsMetrics {
         let actions = "Actions that proxies were sent for buckets";
         let ignored = "Reports on buckets that were ignored";
         let ended = "Streams of proxies that the coordinator has refused or ended";
-        let metrics = Self {
+        let unanswered = "Scopes that were asked for and not answered";
+        Self {
+            streams: registry.add("rlqs_streams", "Open streams of proxies"),
+            buckets: registry.add("rlqs_buckets", "Buckets of all streams"),
+            reports: registry.add("rlqs_reports", "Messages with reports of proxies"),
             actions: LabeledCounter::register(registry, "rlqs_actions", actions),
             ignored: LabeledCounter::register(registry, "rlqs_ignored_buckets", ignored),
             ended: LabeledCounter::register(registry, "rlqs_ended_streams", ended),
-            ..Self::default()
-        };
-        let (streams, buckets) = (metrics.streams.clone(), metrics.buckets.clone());
-        registry.register("rlqs_streams", "Open streams of proxies", streams);
-        registry.register("rlqs_buckets", "Buckets of all streams", buckets);
-        let help = "Messages with reports of proxies";
-        registry.register("rlqs_reports", help, metrics.reports.clone());
-        let help = "Scopes that were asked for and not answered";
-        registry.register("rlqs_unanswered", help, metrics.unanswered.clone());
-        metrics
+            unanswered: registry.add("rlqs_unanswered", unanswered),
+        }
     }
 
     /// Counts the actions of a message.

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 use tollgate_proto::envoy::service::ratelimit::v3::RateLimitResponse;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use tonic::Status;
 
 use super::answer::{Effect, Verdict};
 use super::ask::Ask;
-use crate::observe::metrics::{DURATIONS_S, LabeledCounter, label_values};
+use crate::observe::metrics::{AddMetrics as _, Durations, LabeledCounter, label_values};
 
 label_values! {
     /// Result of a request.
@@ -43,7 +42,7 @@ label_values! {
 pub struct RlsMetrics {
     requests: LabeledCounter<RlsResult>,
     descriptors: LabeledCounter<DescriptorResult>,
-    durations: Histogram,
+    durations: Durations,
 }
 
 // === impl RlsMetrics ===
@@ -51,28 +50,20 @@ pub struct RlsMetrics {
 impl RlsMetrics {
     /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
-        let help = "Requests of Envoy's rate limit service";
-        let requests = LabeledCounter::register(registry, "rls_requests", help);
-        let help = "Descriptors in requests of Envoy's rate limit service";
-        let descriptors = LabeledCounter::register(registry, "rls_descriptors", help);
-        let durations = Histogram::new(DURATIONS_S);
-        registry.register_with_unit(
-            "rls_duration",
-            "Time until a request of Envoy's rate limit service was answered",
-            Unit::Seconds,
-            durations.clone(),
-        );
+        let requests = "Requests of Envoy's rate limit service";
+        let descriptors = "Descriptors in requests of Envoy's rate limit service";
+        let durations = "Time until a request of Envoy's rate limit service was answered";
         Self {
-            requests,
-            descriptors,
-            durations,
+            requests: LabeledCounter::register(registry, "rls_requests", requests),
+            descriptors: LabeledCounter::register(registry, "rls_descriptors", descriptors),
+            durations: registry.add_durations("rls_duration", durations),
         }
     }
 
     /// Counts a request and the time that it took.
     pub(super) fn count(&self, result: RlsResult, duration: Duration) {
         self.requests.count(result, 1);
-        self.durations.observe(duration.as_secs_f64());
+        self.durations.observe(duration);
     }
 
     /// Counts the descriptors of a request.

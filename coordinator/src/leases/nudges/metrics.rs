@@ -6,6 +6,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::observe::metrics::AddMetrics as _;
+
 /// Metrics of watches and nudges; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct NudgeMetrics {
@@ -19,13 +21,13 @@ pub struct NudgeMetrics {
 impl NudgeMetrics {
     /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        let help = "Open streams on which clients and other nodes are nudged";
-        registry.register("watches", help, metrics.watches.clone());
-        let help = "Resources that clients were told to ask for on such streams";
-        registry.register("nudges", help, metrics.nudges.clone());
-        let help = "Nudges that found no place, because too many waited";
-        registry.register("nudges_dropped", help, metrics.dropped.clone());
-        metrics
+        let watches = "Open streams on which clients and other nodes are nudged";
+        let nudges = "Resources that clients were told to ask for on such streams";
+        let dropped = "Nudges that found no place, because too many waited";
+        Self {
+            watches: registry.add("watches", watches),
+            nudges: registry.add("nudges", nudges),
+            dropped: registry.add("nudges_dropped", dropped),
+        }
     }
 }

@@ -8,7 +8,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tollgate_core::lease::EpochError;
 
 use crate::clock::unix_time;
-use crate::observe::metrics::{LabeledCounter, label_values};
+use crate::observe::metrics::{AddMetrics as _, LabeledCounter, label_values};
 
 /// Metrics of the calls to the parent; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -42,20 +42,16 @@ label_values! {
 impl ParentMetrics {
     /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
-        let help = "Refresh calls to the parent";
-        let calls = LabeledCounter::register(registry, "parent_calls", help);
-        let help = "Answers of the parent that were not applied because of their epoch";
-        let metrics = Self {
-            calls,
-            epoch_errors: LabeledCounter::register(registry, "parent_epoch_errors", help),
-            ..Self::default()
-        };
-        let help = "Scopes that the parent did not answer for";
-        registry.register("parent_scope_errors", help, metrics.scope_errors.clone());
-        let help = "When the parent last answered, since 1970; 0 if never";
-        let answered = metrics.answered.clone();
-        registry.register_with_unit("parent_answer_timestamp", help, Unit::Seconds, answered);
-        metrics
+        let calls = "Refresh calls to the parent";
+        let scopes = "Scopes that the parent did not answer for";
+        let epochs = "Answers of the parent that were not applied because of their epoch";
+        let answered = "When the parent last answered, since 1970; 0 if never";
+        Self {
+            calls: LabeledCounter::register(registry, "parent_calls", calls),
+            scope_errors: registry.add("parent_scope_errors", scopes),
+            epoch_errors: LabeledCounter::register(registry, "parent_epoch_errors", epochs),
+            answered: registry.add_in(Unit::Seconds, "parent_answer_timestamp", answered),
+        }
     }
 
     pub(super) fn count(&self, result: CallResult) {
