@@ -186,7 +186,7 @@ fn answer(rows: u64) -> usize {
         scope: resource(i).scope,
         canonical: resource(i).scope,
         limited: vec![Unit::Requests],
-        usual: None,
+        usual: Some(true),
         origin: Origin {
             shard: None,
             epoch: Epoch(7),
@@ -204,7 +204,7 @@ fn answer(rows: u64) -> usize {
                 refresh_interval: Duration::from_secs(2),
                 safe: Some(Capacity::from_whole(1)),
                 capacity: Capacity::from_whole(4000),
-                burst: None,
+                burst: Some(Tokens::from_whole(200)),
             },
         }]),
     };
