@@ -54,6 +54,7 @@ pub use grpc_service::{Address, Files, Pem, REREAD_SECONDS, Tls, authority};
 pub use host::{Cas, Destination, Host, HostError, Kind, Level, Metric, Written};
 pub use notes::{Notes, joined, state_name};
 pub use refusal::Protocol;
+pub use route::{MetadataKind, ROUTE_FIELDS};
 pub use worker::Worker;
 
 #[cfg(target_os = "wasi")]

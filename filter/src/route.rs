@@ -15,12 +15,29 @@ use crate::host::{Host, HostError};
 
 /// The namespace of the metadata.
 const NAMESPACE: &str = "tollgate";
-/// The fields of the metadata.
-const FIELDS: [&str; 3] = ["disabled", "cost", "scopes"];
+/// The fields of the metadata, with the kinds that they should be of.
+pub const ROUTE_FIELDS: [(&str, MetadataKind); 3] = [
+    ("disabled", MetadataKind::Flag),
+    ("cost", MetadataKind::Number),
+    ("scopes", MetadataKind::Texts),
+];
 /// The most forms of metadata that are remembered; more begin anew.
 const KNOWN_MAX: usize = 1000;
 /// The most tokens that a request may cost.
 const COST_MAX: f64 = 1e6;
+
+/// Kind of a value of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetadataKind {
+    /// A text.
+    Text,
+    /// A number.
+    Number,
+    /// True or false.
+    Flag,
+    /// A list of texts.
+    Texts,
+}
 
 /// Settings for the requests of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +151,9 @@ impl<R: Clone> Routes<R> {
                 // Of a newer filter, or of somebody else.
                 other => {
                     let name = String::from_utf8_lossy(other).into_owned();
-                    if let Some(meant) = similar(&name, FIELDS.iter().copied()) {
+                    if let Some(meant) =
+                        similar(&name, ROUTE_FIELDS.iter().map(|(field, _)| *field))
+                    {
                         on_error(FieldError::Unknown(name, meant));
                     }
                 }

@@ -14,7 +14,7 @@ use core::ffi::{c_char, c_void};
 use core::marker::PhantomData;
 use core::ptr::{NonNull, null, null_mut};
 
-use tollgate_filter::{Kind, Level, Notes, joined, state_name};
+use tollgate_filter::{Kind, Level, MetadataKind, Notes, joined, state_name};
 
 mod hooks;
 
@@ -52,16 +52,6 @@ pub(crate) enum MetadataSource {
     Dynamic = 0,
     /// That of its route.
     Route = 1,
-}
-
-/// Kind of a value of metadata. Envoy has a call for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MetadataKind {
-    Text,
-    Number,
-    Flag,
-    /// A list, of which only the texts are told.
-    Texts,
 }
 
 /// Key of a value of metadata.
@@ -220,7 +210,7 @@ impl StreamPtr {
         owned(|result| unsafe { get_attribute_string(self.raw(), id, result) })
     }
 
-    /// A value of metadata, if it is of `kind`. If it is of another one, Envoy writes an error to its log,
+    /// A value of metadata, if it is of `kind`: Envoy has a call for each. If it is of another one, Envoy writes an error to its log,
     /// unless it was asked for a list; of values that are not there it writes nothing.
     pub(crate) fn metadata(
         self,

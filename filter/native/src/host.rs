@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use tollgate_core::units::Instant;
 use tollgate_engine::OwnSlots;
 use tollgate_filter::{
-    Cas, Destination, Host, HostError, Kind, Level, Metric, Notes, Written, now,
+    Cas, Destination, Host, HostError, Kind, Level, MetadataKind, Metric, Notes, Written, now,
 };
 
 use crate::address_calls;
 use crate::at_hand::{self, AtHand};
 use crate::calls::{Call, Order};
-use crate::envoy::{self, MetadataKind};
+use crate::envoy;
 use crate::mailbox::{LocalReply, Verdict};
 use crate::process::{Process, lock};
 use crate::property;

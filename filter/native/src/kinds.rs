@@ -9,7 +9,7 @@ use core::hash::{Hash, Hasher};
 use std::collections::BTreeMap;
 use std::hash::DefaultHasher;
 
-use crate::envoy::MetadataKind;
+use tollgate_filter::MetadataKind;
 
 /// The most places that a thread remembers; more begin anew.
 const PLACES_MAX: usize = 1000;

@@ -1,6 +1,8 @@
 //! Properties of a stream that Envoy hands to dynamic modules, by the paths that wasm filters have.
 
-use crate::envoy::{MetadataKind, MetadataSource, MetadataValue, StreamPtr};
+use tollgate_filter::{MetadataKind, ROUTE_FIELDS};
+
+use crate::envoy::{MetadataSource, MetadataValue, StreamPtr};
 use crate::kinds;
 
 /// Attributes that are texts, each with its number in Envoy's interface.
@@ -23,12 +25,6 @@ const SOURCE_ADDRESS: u32 = 24;
 
 /// The namespace of a route's exceptions, which is handed over whole.
 const EXCEPTIONS: &[&str] = &["xds", "route_metadata", "filter_metadata", "tollgate"];
-/// Fields of a route's exceptions with the kinds that they should be of. The values of others are not read.
-const FIELDS: [(&[u8], MetadataKind); 3] = [
-    (b"cost", MetadataKind::Number),
-    (b"disabled", MetadataKind::Flag),
-    (b"scopes", MetadataKind::Texts),
-];
 
 /// Place of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +90,9 @@ fn exceptions(stream: StreamPtr) -> Option<Vec<u8>> {
     let mut pairs = Vec::new();
     for key in stream.metadata_keys(MetadataSource::Route, ns) {
         let name = core::str::from_utf8(&key.name).ok()?;
-        let field = FIELDS.iter().find(|(field, _)| *field == key.name);
+        // The values of others are not read.
+        let mut fields = ROUTE_FIELDS.iter();
+        let field = fields.find(|(field, _)| *field == name);
         let value = field.and_then(|(_, likely)| {
             kinds::find(kinds::place(&key.address), *likely, |kind| {
                 stream.metadata(MetadataSource::Route, ns, name, kind)
