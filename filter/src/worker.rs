@@ -12,7 +12,7 @@ use tollgate_engine::{
 
 use crate::bound_stream::BoundStream;
 use crate::condition::Condition;
-use crate::config::{Config, Formats, Missing, Rule, Terms};
+use crate::config::{Config, Formats, Missing, Rule};
 use crate::cost;
 use crate::engine_host::{EngineHost, grpc_failure, refreshed};
 use crate::host::{Host, HostError, Level};
@@ -21,13 +21,15 @@ use crate::limit_status::notes;
 use crate::max_wait::max_wait;
 use crate::metrics::Metrics;
 use crate::notes::{SHADOW, WAITED_MS};
-use crate::refusal::{Protocol, Speaker};
+use crate::refusal::Protocol;
 use crate::route::Special;
 
 mod routes;
+mod rule_texts;
 mod watch;
 
 use routes::RouteWarnings;
+use rule_texts::RuleTexts;
 
 /// Minimum time between two logged refusals without effect.
 const SHADOW_LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -39,7 +41,7 @@ const REDIRECTS: &[&str] = &["filter_state", "num_internal_redirects"];
 pub struct Worker<H> {
     pub(crate) host: H,
     pub(crate) engine: Engine<EngineHost<H>>,
-    rules: BTreeMap<RuleId, RuleText>,
+    rules: RuleTexts,
     metrics: Metrics,
     waiting: BTreeMap<u32, WaitingStream>,
     shadow_logged: Option<Instant>,
@@ -57,17 +59,6 @@ struct WaitingStream {
     protocol: Protocol,
     /// Fields that its response can carry if it goes on.
     formats: Formats,
-}
-
-/// Texts of a rule, and where its requests' cost is.
-#[derive(Debug)]
-struct RuleText {
-    name: String,
-    /// Where the rule looks for a key, in words.
-    wanted: String,
-    terms: Terms,
-    /// The property that says at a request's end what it has cost in all.
-    final_cost: Option<Vec<String>>,
 }
 
 /// A configuration as a root context uses it.
@@ -101,7 +92,7 @@ impl<H: Host + Clone> Worker<H> {
                 config.engine.clone(),
             ),
             host,
-            rules: BTreeMap::new(),
+            rules: RuleTexts::default(),
             metrics: Metrics::default(),
             waiting: BTreeMap::new(),
             shadow_logged: None,
@@ -128,13 +119,7 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     fn bind(&mut self, id: RuleId, name: &str, rule: &Rule) -> BoundRule {
-        let text = RuleText {
-            name: name.to_owned(),
-            wanted: rule.key.in_words(),
-            terms: rule.terms.clone(),
-            final_cost: rule.final_cost.clone(),
-        };
-        self.rules.insert(id, text);
+        self.rules.insert(id, name, rule);
         BoundRule {
             id,
             key: rule.key.clone(),
@@ -354,8 +339,7 @@ impl<H: Host + Clone> Worker<H> {
 
     /// Returns the final cost of the stream at hand by `rule`, if that is known.
     fn final_cost(&mut self, rule: RuleId) -> Result<Option<Tokens>, HostError> {
-        let text = self.rules.get(&rule);
-        let Some(path) = text.and_then(|text| text.final_cost.as_ref()) else {
+        let Some(path) = self.rules.final_cost(rule) else {
             return Ok(None);
         };
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -456,7 +440,8 @@ impl<H: Host + Clone> Worker<H> {
     /// If the host fails.
     pub fn answer(&self, refusal: Refusal, protocol: Protocol) -> Result<(), HostError> {
         let now = self.host.now();
-        self.speaker(refusal)
+        self.rules
+            .speaker(refusal)
             .send(&self.host, now, refusal, protocol)
     }
 
@@ -468,13 +453,13 @@ impl<H: Host + Clone> Worker<H> {
         }
         let named = report.limits.iter();
         let named: Vec<_> = named
-            .map(|(rule, status)| (self.name(*rule), *status))
+            .map(|(rule, status)| (self.rules.name(*rule), *status))
             .collect();
         self.host.note(notes(formats, &named));
     }
 
     fn tell_shadowed(&mut self, refusal: Refusal) {
-        let reason = reason(refusal, self.speaker(refusal).rule);
+        let reason = reason(refusal, self.rules.speaker(refusal).rule);
         self.host.note(vec![(SHADOW, reason.clone())]);
         let now = self.host.now();
         let fresh = |last| now.saturating_since(last) >= SHADOW_LOG_INTERVAL;
@@ -483,22 +468,6 @@ impl<H: Host + Clone> Worker<H> {
             let message = format!("tollgate: {reason} would refuse requests (shadow)");
             self.host.log(Level::Warn, &message);
         }
-    }
-
-    /// The rule that refuses, for what the client is told.
-    pub(crate) fn speaker(&self, refusal: Refusal) -> Speaker<'_> {
-        let text = refusal.rule().and_then(|rule| self.rules.get(&rule));
-        let told_by = refusal.told_by().and_then(|rule| self.rules.get(&rule));
-        Speaker {
-            rule: refusal.rule().map_or("", |rule| self.name(rule)),
-            wanted: text.map_or("", |text| &text.wanted),
-            terms: told_by.map_or(Terms::PLAIN, |text| &text.terms),
-        }
-    }
-
-    /// The name of a rule; the limits of no rule are those of groups.
-    fn name(&self, rule: RuleId) -> &str {
-        self.rules.get(&rule).map_or("group", |text| &text.name)
     }
 }
 

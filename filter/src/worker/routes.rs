@@ -30,7 +30,7 @@ impl<H: Host + Clone> Worker<H> {
     #[cold]
     pub(crate) fn ignore_route_field(&mut self, error: &FieldError) {
         if let FieldError::Rule(name, _) = error
-            && self.rules.values().any(|rule| rule.name == *name)
+            && self.rules.has(name)
         {
             return;
         }

@@ -458,7 +458,7 @@ fn a_groups_refusal_looks_as_the_rule_that_leads_there_says() {
         by: RuleId(0),
         denial,
     };
-    let speaker = proxy.worker.speaker(refusal);
+    let speaker = proxy.worker.rules.speaker(refusal);
     assert_eq!((speaker.rule, speaker.terms.status), ("group", 503));
 }
 

@@ -1,0 +1,64 @@
+//! Rules as refusals, reports and warnings tell of them.
+
+use std::collections::BTreeMap;
+
+use tollgate_engine::{Refusal, RuleId};
+
+use crate::config::{Rule, Terms};
+use crate::refusal::Speaker;
+
+/// Texts of all rules of a worker.
+#[derive(Debug, Default)]
+pub(super) struct RuleTexts(BTreeMap<RuleId, RuleText>);
+
+/// Texts of a rule, and where its requests' cost is.
+#[derive(Debug)]
+struct RuleText {
+    name: String,
+    /// Where the rule looks for a key, in words.
+    wanted: String,
+    terms: Terms,
+    /// The property that says at a request's end what it has cost in all.
+    final_cost: Option<Vec<String>>,
+}
+
+// === impl RuleTexts ===
+
+impl RuleTexts {
+    /// Adds a rule, or puts it in the place of the one before of this name.
+    pub(super) fn insert(&mut self, id: RuleId, name: &str, rule: &Rule) {
+        let text = RuleText {
+            name: name.to_owned(),
+            wanted: rule.key.in_words(),
+            terms: rule.terms.clone(),
+            final_cost: rule.final_cost.clone(),
+        };
+        self.0.insert(id, text);
+    }
+
+    /// Returns the rule that refuses, for what the client is told.
+    pub(super) fn speaker(&self, refusal: Refusal) -> Speaker<'_> {
+        let text = refusal.rule().and_then(|rule| self.0.get(&rule));
+        let told_by = refusal.told_by().and_then(|rule| self.0.get(&rule));
+        Speaker {
+            rule: refusal.rule().map_or("", |rule| self.name(rule)),
+            wanted: text.map_or("", |text| &text.wanted),
+            terms: told_by.map_or(Terms::PLAIN, |text| &text.terms),
+        }
+    }
+
+    /// Returns the name of a rule; the limits of no rule are those of groups.
+    pub(super) fn name(&self, rule: RuleId) -> &str {
+        self.0.get(&rule).map_or("group", |text| &text.name)
+    }
+
+    /// Returns whether a rule has this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.values().any(|text| text.name == name)
+    }
+
+    /// Returns the path of the property that is the final cost of a rule's requests.
+    pub(super) fn final_cost(&self, rule: RuleId) -> Option<&[String]> {
+        self.0.get(&rule)?.final_cost.as_deref()
+    }
+}
