@@ -1,6 +1,7 @@
 //! A configuration as the streams of one worker use it.
 
 use core::cell::{Cell, RefCell};
+use core::fmt;
 
 use tollgate_engine::{Charge, Decision};
 
@@ -11,15 +12,12 @@ use crate::route::Routes;
 use crate::worker::{BoundRoot, BoundRule, Worker};
 
 /// A configuration that a worker has taken over.
-#[derive(Debug)]
 pub struct Binding {
     root: BoundRoot,
     /// Exceptions of routes, if they may have any.
     routes: Option<RefCell<Routes<BoundRule>>>,
-    /// Charge of the stream that ended last.
-    ended: RefCell<Charge>,
-    /// True if no request has come since.
-    has_just_ended: Cell<bool>,
+    /// Charge of the stream that ended last, if none has begun since.
+    ended: Cell<Option<Charge>>,
 }
 
 // === impl Binding ===
@@ -46,9 +44,15 @@ impl Binding {
         Ok(Self {
             root,
             routes,
-            ended: RefCell::default(),
-            has_just_ended: Cell::new(false),
+            ended: Cell::default(),
         })
+    }
+
+    /// Returns a new stream by the number that the host has for it. If its request is the same as that
+    /// of another stream, that one has ended last, and no other has begun since.
+    #[inline]
+    pub fn begin(&self, number: u32) -> BoundStream {
+        BoundStream::new(number, self.ended.take())
     }
 
     /// Decides on the request at hand, which is `stream`.
@@ -58,22 +62,16 @@ impl Binding {
         worker: &mut Worker<H>,
         stream: &mut BoundStream,
     ) -> Decision {
-        let ended = self.ended.try_borrow().ok();
-        let earlier = ended.as_deref().filter(|_| self.has_just_ended.get());
-        self.has_just_ended.set(false);
         match &self.routes {
-            None => worker.admit(&self.root, &self.root.plain, stream, earlier),
-            Some(routes) => self.admit_by_route(worker, routes, stream, earlier),
+            None => worker.admit(&self.root, &self.root.plain, stream),
+            Some(routes) => self.admit_by_route(worker, routes, stream),
         }
     }
 
     /// Notes that `stream` has ended: its request may come again at once, as the next stream.
     #[inline]
     pub fn leave(&self, stream: &mut BoundStream) {
-        if let Ok(mut ended) = self.ended.try_borrow_mut() {
-            stream.charge.replace(&mut ended);
-            self.has_just_ended.set(true);
-        }
+        self.ended.set(stream.charge.take());
     }
 
     fn admit_by_route<H: Host + Clone>(
@@ -81,19 +79,25 @@ impl Binding {
         worker: &mut Worker<H>,
         routes: &RefCell<Routes<BoundRule>>,
         stream: &mut BoundStream,
-        earlier: Option<&Charge>,
     ) -> Decision {
         // Streams are never entered while another one of the worker runs.
         let Ok(mut routes) = routes.try_borrow_mut() else {
-            return worker.admit(&self.root, &self.root.plain, stream, earlier);
+            return worker.admit(&self.root, &self.root.plain, stream);
         };
         let host = worker.host.clone();
         let special = routes.at_hand(&host, |error| worker.ignore_route_field(&error));
         match special {
             Ok(special) if special.disabled => Decision::Admit,
-            Ok(special) => worker.admit(&self.root, special, stream, earlier),
+            Ok(special) => worker.admit(&self.root, special, stream),
             Err(error) => worker.fail(&self.root, &error),
         }
+    }
+}
+
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut binding = f.debug_struct("Binding");
+        binding.field("root", &self.root).finish_non_exhaustive()
     }
 }
 

@@ -6,18 +6,21 @@ use tollgate_engine::Charge;
 #[derive(Debug)]
 pub struct BoundStream {
     pub(crate) number: u32,
-    pub(crate) charge: Charge,
+    /// Before the request is decided on: that of the stream that ended just before, as this one's may
+    /// be the same.
+    pub(crate) charge: Option<Charge>,
 }
 
 // === impl BoundStream ===
 
 impl BoundStream {
-    /// Returns a new stream by the number that the host has for it.
+    /// Returns a new stream by the number that the host has for it. `earlier` is the charge of the stream
+    /// that ended just before.
     #[inline]
-    pub fn new(number: u32) -> Self {
+    pub fn new(number: u32, earlier: Option<Charge>) -> Self {
         Self {
             number,
-            charge: Charge::default(),
+            charge: earlier.map(Charge::next),
         }
     }
 }

@@ -66,7 +66,7 @@ struct Proxy {
     root: BoundRoot,
     stream: u32,
     /// Charge of the latest stream.
-    charge: Charge,
+    charge: Option<Charge>,
 }
 
 // === impl Proxy ===
@@ -86,17 +86,15 @@ impl Proxy {
             worker,
             root,
             stream: 0,
-            charge: Charge::default(),
+            charge: None,
         }
     }
 
     fn request(&mut self) -> Decision {
         self.stream += 1;
-        let mut stream = BoundStream::new(self.stream);
+        let mut stream = BoundStream::new(self.stream, self.charge.take());
         let plain = &self.root.plain;
-        let decision = self
-            .worker
-            .admit(&self.root, plain, &mut stream, Some(&self.charge));
+        let decision = self.worker.admit(&self.root, plain, &mut stream);
         self.charge = stream.charge;
         if let Decision::Deny(refusal) = decision {
             let host = &self.worker.host;
@@ -191,9 +189,9 @@ pub fn request(bytes: &[u8]) {
     let host = proxy.worker.host.clone();
     let special = routes.at_hand(&host, |error| proxy.worker.ignore_route_field(&error));
     if let Ok(special) = special {
-        let mut stream = BoundStream::new(u32::MAX);
+        let mut stream = BoundStream::new(u32::MAX, None);
         let root = &proxy.root;
-        proxy.worker.admit(root, special, &mut stream, None);
+        proxy.worker.admit(root, special, &mut stream);
         proxy.charge = stream.charge;
     }
     proxy.passed(2);
@@ -237,7 +235,9 @@ pub fn records(bytes: &[u8]) {
                 _ => proxy.worker.handle_failure(token, 14),
             }
         }
-        proxy.worker.forget(&mut BoundStream::new(proxy.stream));
+        proxy
+            .worker
+            .forget(&mut BoundStream::new(proxy.stream, None));
     }
 }
 
@@ -275,7 +275,9 @@ pub fn answers(bytes: &[u8]) {
             }
         }
         if input.byte().is_multiple_of(4) {
-            proxy.worker.forget(&mut BoundStream::new(proxy.stream));
+            proxy
+                .worker
+                .forget(&mut BoundStream::new(proxy.stream, None));
         }
     }
 }

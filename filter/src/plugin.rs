@@ -265,9 +265,9 @@ pub(crate) fn stream(context: u32, root: u32) -> Box<dyn HttpContext> {
     });
     match plugin {
         Some(plugin) => Box::new(Stream {
+            bound: plugin.binding.begin(context),
             plugin,
             context,
-            bound: BoundStream::new(context),
             known: false,
         }),
         None => Box::new(Unconfigured),

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
-    Charge, Decision, Effect, Engine, Identity, Refusal, Report, Request, RootSettings, RuleId,
-    StreamEnd, Waited, reason,
+    Decision, Effect, Engine, Identity, Refusal, Report, Request, RootSettings, RuleId, StreamEnd,
+    Waited, reason,
 };
 
 use crate::bound_stream::BoundStream;
@@ -134,14 +134,13 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     /// Decides on the request at hand, which is `stream`, by the settings of its route. One that costs
-    /// nothing passes. `earlier` is what the stream was charged that ended just before, if none has begun since.
+    /// nothing passes.
     #[inline]
     pub(crate) fn admit(
         &mut self,
         root: &BoundRoot,
         special: &Special<BoundRule>,
         stream: &mut BoundStream,
-        earlier: Option<&Charge>,
     ) -> Decision {
         let number = stream.number;
         let mut request = self.engine.begin(root.settings, number, special.cost);
@@ -150,17 +149,21 @@ impl<H: Host + Clone> Worker<H> {
                 return decision;
             }
         }
-        let earlier = earlier.filter(|earlier| request.shares_scope(earlier));
-        let earlier = earlier.filter(|_| self.is_redirected());
-        if let Some(earlier) = earlier {
-            request.go_on_from(earlier);
+        let mut redirects = 0;
+        if let Some(earlier) = &stream.charge
+            && self.engine.shares_scope(&request, earlier)
+        {
+            redirects = self.redirects();
+            if earlier.is_after(redirects) {
+                self.engine.go_on_from(&mut request, earlier);
+            }
         }
         let decision = self.decide(root, &mut request);
-        if !matches!(decision, Decision::Deny(_)) {
-            request.note_charge(&mut stream.charge);
-            if let Some(earlier) = earlier {
-                stream.charge.merge(earlier);
-            }
+        match decision {
+            Decision::Deny(_) => stream.charge = None,
+            // A pass that is charged nothing hands on what the one before was charged.
+            _ if !request.has_targets() => {}
+            _ => stream.charge = Some(self.engine.charge_of(&mut request, redirects)),
         }
         decision
     }
@@ -181,17 +184,18 @@ impl<H: Host + Clone> Worker<H> {
         decision
     }
 
-    /// Returns whether Envoy has followed a redirect itself for the request at hand. It makes the new
-    /// stream within the end of the one before, so no other has ended since.
+    /// Returns the number of redirects that Envoy has followed itself for the request at hand.
     #[cold]
-    fn is_redirected(&mut self) -> bool {
-        match self.host.property(REDIRECTS) {
-            Ok(count) => count.is_some_and(|count| count != b"0"),
+    fn redirects(&mut self) -> u32 {
+        let count = match self.host.property(REDIRECTS) {
+            Ok(count) => count.unwrap_or_default(),
             Err(error) => {
                 self.complain(&error);
-                false
+                return 0;
             }
-        }
+        };
+        let count = core::str::from_utf8(&count).ok();
+        count.and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
     /// Adds the scope that `rule` gives the request at hand.
@@ -326,7 +330,9 @@ impl<H: Host + Clone> Worker<H> {
         if needs.bytes {
             end.bytes = self.body_bytes();
             let [of_request, _] = end.bytes.unwrap_or_default();
-            stream.charge.add_request_bytes(of_request);
+            if let Some(charge) = &mut stream.charge {
+                charge.add_request_bytes(of_request);
+            }
         }
         for rule in needs.costs {
             match self.final_cost(rule) {

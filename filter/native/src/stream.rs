@@ -56,11 +56,16 @@ impl Stream {
             latest.set(latest.get().wrapping_add(1));
             latest.get()
         });
+        // Not with its request: until that comes, a filter before this one may let others go first.
+        let remembered = match &bound {
+            Some(bound) => bound.binding.begin(number),
+            None => BoundStream::new(number, None),
+        };
         Self {
+            remembered: RefCell::new(remembered),
             bound,
             host_failure: configuration.config.host_failure(),
             number,
-            remembered: RefCell::new(BoundStream::new(number)),
             mailbox: OnceCell::new(),
             is_known: Cell::new(false),
         }

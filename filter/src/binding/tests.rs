@@ -6,6 +6,7 @@ use super::*;
 use crate::fake::{Fake, Process};
 
 const REDIRECTS: &str = "filter_state.num_internal_redirects";
+const ROUTE: &str = "xds.route_metadata.filter_metadata.tollgate";
 /// Ten requests at once, without a coordinator.
 const TEN: &str = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
     {"name": "tenant", "key": {"header": "x"}, "safe_capacity": 10},
@@ -16,6 +17,8 @@ struct Proxy {
     worker: Worker<Fake>,
     binding: Binding,
     streams: u32,
+    /// Metadata of the route.
+    route: Option<&'static [u8]>,
 }
 
 impl Proxy {
@@ -39,21 +42,36 @@ impl Proxy {
             worker,
             binding,
             streams: 0,
+            route: None,
         }
     }
 
     /// Returns a new stream after so many redirects, and whether its request passes.
     fn begin(&mut self, redirects: &str, headers: &[(&str, &str)]) -> (BoundStream, bool) {
+        let mut stream = self.create();
+        let passes = self.decide(&mut stream, redirects, headers);
+        (stream, passes)
+    }
+
+    /// Returns a new stream whose request has not come yet.
+    fn create(&mut self) -> BoundStream {
         self.streams += 1;
-        let mut stream = BoundStream::new(self.streams);
-        let count = (REDIRECTS.to_owned(), redirects.as_bytes().to_vec());
-        *self.host.properties.borrow_mut() = match redirects {
-            "" => BTreeMap::new(),
-            _ => BTreeMap::from([count]),
-        };
+        self.binding.begin(self.streams)
+    }
+
+    fn decide(
+        &mut self,
+        stream: &mut BoundStream,
+        redirects: &str,
+        headers: &[(&str, &str)],
+    ) -> bool {
+        let count = (redirects != "").then_some((REDIRECTS, redirects.as_bytes()));
+        let route = self.route.map(|metadata| (ROUTE, metadata));
+        let properties = count.into_iter().chain(route);
+        let properties = properties.map(|(path, value)| (path.to_owned(), value.to_vec()));
+        *self.host.properties.borrow_mut() = properties.collect();
         self.host.set_headers(headers);
-        let decision = self.binding.admit(&mut self.worker, &mut stream);
-        (stream, decision == Decision::Admit)
+        self.binding.admit(&mut self.worker, stream) == Decision::Admit
     }
 
     /// Returns whether a request passes, whose stream ends at once.
@@ -115,6 +133,64 @@ fn only_the_stream_that_comes_next_goes_on_from_the_one_before() {
 }
 
 #[test]
+fn a_redirect_from_where_the_filter_is_left_out_pays() {
+    let acme = [("x", "acme")];
+    let mut proxy = Proxy::new();
+    assert!(proxy.passes("", &acme));
+    // The pass in between was not seen: this one may be of any request.
+    assert!(proxy.passes("2", &acme));
+    assert!(proxy.passes("3", &acme));
+    for _ in 0..7 {
+        assert!(proxy.passes("2", &acme));
+    }
+    assert!(proxy.passes("1", &acme));
+    assert!(proxy.passes("2", &acme));
+    assert!(!proxy.passes("1", &acme));
+}
+
+#[test]
+fn a_pass_that_costs_nothing_hands_the_charge_on() {
+    let acme = [("x", "acme")];
+    let config = TEN.replacen('{', r#"{"per_route": true, "#, 1);
+    let config = config.replace(
+        r#""safe_capacity": 10"#,
+        r#""safe_capacity": 10, "missing": "skip""#,
+    );
+    let mut proxy = Proxy::with(&config);
+    for _ in 0..10 {
+        assert!(proxy.passes("", &acme));
+        proxy.route = Some(OFF);
+        assert!(proxy.passes("1", &acme));
+        proxy.route = None;
+        // Without a key of any rule.
+        assert!(proxy.passes("2", &[]));
+        assert!(proxy.passes("3", &acme));
+    }
+    assert!(!proxy.passes("", &acme));
+    // Another request takes over nothing.
+    let mut proxy = Proxy::with(&config);
+    assert!(proxy.passes("", &acme));
+    proxy.route = Some(OFF);
+    assert!(proxy.passes("", &acme));
+    proxy.route = None;
+    assert!(proxy.passes("1", &acme));
+    let left = (0..20).filter(|_| proxy.passes("", &acme));
+    assert_eq!(left.count(), 8);
+}
+
+#[test]
+fn a_stream_that_begins_in_time_goes_on_however_late_its_request_comes() {
+    let acme = [("x", "acme")];
+    let mut proxy = Proxy::new();
+    assert!(proxy.passes("", &acme));
+    let mut late = proxy.create();
+    assert!(proxy.passes("", &acme));
+    assert!(proxy.decide(&mut late, "1", &acme));
+    let left = (0..20).filter(|_| proxy.passes("", &acme));
+    assert_eq!(left.count(), 8);
+}
+
+#[test]
 fn a_pass_that_was_refused_pays_for_no_other() {
     let mut proxy = Proxy::new();
     let new = [("x", "acme"), ("y", "new")];
@@ -136,17 +212,14 @@ const ADDRESS: &[u8] =
 fn a_route_switches_tollgate_off_whatever_else_is_wrong_and_one_warning_says_what() {
     let mut proxy = Proxy::with(&TEN.replacen('{', r#"{"per_route": true, "#, 1));
     let route = |proxy: &Proxy, metadata: &[u8], name: &[u8]| {
-        let metadata = (
-            "xds.route_metadata.filter_metadata.tollgate".to_owned(),
-            metadata.to_vec(),
-        );
+        let metadata = (ROUTE.to_owned(), metadata.to_vec());
         let name = ("xds.route_name".to_owned(), name.to_vec());
         *proxy.host.properties.borrow_mut() = BTreeMap::from([metadata, name]);
     };
     let passed = |proxy: &mut Proxy| {
         proxy.host.set_headers(&[("x", "acme")]);
         let admit = |_: &i32| {
-            let mut stream = BoundStream::new(7);
+            let mut stream = BoundStream::new(7, None);
             proxy.binding.admit(&mut proxy.worker, &mut stream) == Decision::Admit
         };
         (0..20).filter(admit).count()
@@ -176,11 +249,12 @@ fn names_of_rules_of_another_filter_of_the_worker_are_no_error() {
     let other = r#"{"coordinator": "c", "scopes": [{"name": "address", "key": {"header": "z"}}]}"#;
     let (other, _) = Config::parse(other.as_bytes()).unwrap();
     Binding::new(&mut proxy.worker, &other, &[]).unwrap();
-    proxy.host.properties.borrow_mut().insert(
-        "xds.route_metadata.filter_metadata.tollgate".to_owned(),
-        ADDRESS.to_vec(),
-    );
-    let mut stream = BoundStream::new(1);
+    proxy
+        .host
+        .properties
+        .borrow_mut()
+        .insert(ROUTE.to_owned(), ADDRESS.to_vec());
+    let mut stream = BoundStream::new(1, None);
     let decision = proxy.binding.admit(&mut proxy.worker, &mut stream);
     assert_eq!(decision, Decision::Admit);
     assert_eq!(proxy.host.process.logs.borrow().len(), 0);

@@ -73,9 +73,9 @@ impl Proxy {
     fn request(&mut self, headers: &[(&str, &str)]) -> Decision {
         self.streams += 1;
         self.host().set_headers(headers);
-        let mut stream = BoundStream::new(self.streams);
+        let mut stream = BoundStream::new(self.streams, None);
         let root = &self.root;
-        match self.worker.admit(root, &root.plain, &mut stream, None) {
+        match self.worker.admit(root, &root.plain, &mut stream) {
             Decision::Queue(_) => Decision::Hold,
             decision => decision,
         }
@@ -119,7 +119,7 @@ impl Proxy {
     /// Ends a stream, which is the one at hand then.
     fn end(&mut self, stream: u32) {
         self.host().select(stream).unwrap();
-        self.worker.forget(&mut BoundStream::new(stream));
+        self.worker.forget(&mut BoundStream::new(stream, None));
     }
 
     /// The note of that name on a stream.
@@ -239,7 +239,7 @@ fn a_held_stream_that_ends_is_forgotten() {
     let mut proxy = Proxy::new(&one_rule(""));
     proxy.of("acme");
     proxy.of("acme");
-    proxy.worker.forget(&mut BoundStream::new(101));
+    proxy.worker.forget(&mut BoundStream::new(101, None));
     // Envoy may know of an end before the filter does.
     proxy.of("acme");
     proxy.host().gone.borrow_mut().push(103);

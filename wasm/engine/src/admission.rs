@@ -141,7 +141,7 @@ impl Admission {
         let (mut attempts, mut cost) = (request.attempts_at(None), request.cost);
         let mut is_cached = true;
         for (index, target) in request.targets().iter().enumerate() {
-            if !request.prepaid.is_empty() {
+            if request.is_prepaid() {
                 (attempts, cost) = (request.attempts_at(Some(index)), request.cost_at(index));
             }
             // One look at each entry: most requests need no other but that of `spend`.

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, Tokens};
 
-use crate::admission::{Admission, Place, Request, Stage, is_overflow_key};
+use crate::admission::{Admission, Charge, Place, Request, Stage, is_overflow_key};
 use crate::config::{EngineConfig, Identity};
 use crate::decision::Decision;
 use crate::effect::{Effect, Report, StreamEnd, StreamNeeds};
@@ -172,7 +172,7 @@ impl<H: Host> Engine<H> {
         let is_behind = self.is_behind_pending(request);
         if is_cached && !is_behind {
             self.admission.spend(request);
-            if request.prepaid.is_empty() {
+            if !request.is_prepaid() {
                 self.process.stats.allowed.add_one();
             }
             self.open_stream(request);
@@ -205,6 +205,29 @@ impl<H: Host> Engine<H> {
             }
             Err(error) => self.decide_without_host(request.root, &error),
         }
+    }
+
+    /// Returns what a request has been charged once it goes on, with its earlier passes if it has any.
+    /// The proxy has followed so many redirects for it.
+    #[inline]
+    pub fn charge_of(&self, request: &mut Request, redirects: u32) -> Charge {
+        self.admission.charge_of(request, redirects)
+    }
+
+    /// Returns whether a request, not yet decided on, needs a scope that an `earlier` one was charged
+    /// for.
+    #[inline]
+    pub fn shares_scope(&self, request: &Request, earlier: &Charge) -> bool {
+        let rules = &self.process.rules;
+        self.admission.shares_scope(rules, request, earlier)
+    }
+
+    /// Makes a request go on from an `earlier` pass, before it is decided on: each scope that was
+    /// charged then is charged for what it costs more now, and for what its body has more.
+    #[cold]
+    pub fn go_on_from(&self, request: &mut Request, earlier: &Charge) {
+        let rules = &self.process.rules;
+        self.admission.go_on_from(rules, request, earlier);
     }
 
     /// Remembers the stream of a request that goes on, if it counts until it ends.

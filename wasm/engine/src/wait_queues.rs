@@ -59,7 +59,7 @@ struct BucketQueue {
 }
 
 /// Request that waits, with its arrival.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WaitingRequest {
     pub(crate) request: Request,
     pub(crate) since: Instant,
@@ -68,7 +68,7 @@ pub(crate) struct WaitingRequest {
 }
 
 /// Request that waits for its turn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct QueuedRequest {
     pub(crate) waiting: WaitingRequest,
     /// Time at which it is refused if it could not go on before.
@@ -234,7 +234,7 @@ impl WaitQueues {
         let number = self.arrivals;
         self.arrivals = number.saturating_add(1);
         let queued = QueuedRequest {
-            waiting: *waiting,
+            waiting: waiting.clone(),
             deadline,
             target,
             member,
@@ -330,7 +330,7 @@ impl WaitQueues {
     /// Returns the request whose turn it is at a bucket.
     pub(crate) fn first(&self, bucket: BucketId) -> Option<QueuedRequest> {
         let first = self.queues.get(&bucket)?.queue.turns().first()?;
-        self.queued.get(&first.stream).copied()
+        self.queued.get(&first.stream).cloned()
     }
 
     /// Takes out a request that `goes` on, or does not wait any more.
@@ -368,7 +368,7 @@ impl WaitQueues {
     /// Keeps the request whose turn it is as it was decided on: with other targets, perhaps.
     pub(crate) fn keep(&mut self, request: &Request) {
         if let Some(queued) = self.queued.get_mut(&request.stream) {
-            queued.waiting.request = *request;
+            queued.waiting.request.clone_from(request);
         }
     }
 

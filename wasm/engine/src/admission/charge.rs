@@ -1,175 +1,195 @@
-//! Scopes that a request has been charged for.
+//! Charges of requests that may come again.
 //!
 //! A proxy may send a request through its filters again, such as for a redirect that it follows itself.
 //! The obvious way to charge it once is a mark that the first pass leaves with the request; that would
-//! cost every request a call of the host. So the host keeps what the pass that has just ended was
-//! charged, and asks where the next request comes from only if that has a scope of it.
+//! cost every request a call of the host. So a stream that ends hands its charge to the one that begins
+//! next, and the host asks where that one's request comes from only if it has a scope of the charge.
 
 use tollgate_core::units::Tokens;
 
-use super::{BucketId, Request};
+use super::{Admission, BucketId, Request, Target};
 use crate::config::RULES_MAX;
+use crate::rules::Rules;
 
 /// The most scopes of which no memory is allocated; every request has a charge.
 const FIRST_MAX: usize = 3;
 /// The most scopes that are remembered of several passes.
-const BUCKETS_MAX: usize = RULES_MAX * 2;
+const BUCKETS_MAX: usize = RULES_MAX * 4;
 
-/// Scopes that a request has been charged for, and what each has had at least.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Scopes that a request has been charged for in all its passes, and how much.
+#[derive(Clone, Debug, Default)]
 pub struct Charge {
-    first: [BucketId; FIRST_MAX],
+    /// The first scopes of the last pass.
+    first: [Target; FIRST_MAX],
     first_len: usize,
-    others: Vec<BucketId>,
+    /// Tokens that the last pass cost in all, in each of these.
     cost: Tokens,
-    request_bytes: u64,
+    /// Round of housekeeping that it was charged in.
+    round: u64,
+    /// Redirects that the proxy had followed for it.
+    redirects: u32,
+    /// True if some scopes use the capacity of another scope as well.
+    has_canonical: bool,
+    others: Option<Box<Prepaid>>,
 }
 
-/// Part of a request that has been charged in an earlier pass.
-#[derive(Clone, Copy, Debug, Default)]
+/// Part of a request that has been charged in earlier passes.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Prepaid {
-    /// A bit for each target that it is about.
-    targets: u32,
-    cost: Tokens,
-    pub(super) request_bytes: u64,
+    buckets: Vec<(BucketId, Tokens)>,
+    request_bytes: u64,
 }
 
 // === impl Charge ===
 
 impl Charge {
+    /// Returns the charge as the stream has it that begins next, whose request may be the same.
+    #[inline]
+    #[must_use]
+    pub fn next(mut self) -> Self {
+        self.redirects = self.redirects.saturating_add(1);
+        self
+    }
+
+    /// Returns whether it is that of a request for which the proxy has followed so many redirects.
+    pub fn is_after(&self, redirects: u32) -> bool {
+        self.redirects == redirects
+    }
+
     /// Adds the bytes of the request's body that have been counted.
     pub fn add_request_bytes(&mut self, bytes: u64) {
-        self.request_bytes = self.request_bytes.max(bytes);
-    }
-
-    /// Takes the place of an `earlier` one, which is forgotten.
-    #[inline]
-    pub fn replace(&mut self, earlier: &mut Self) {
-        earlier.first = self.first;
-        earlier.first_len = self.first_len;
-        earlier.cost = self.cost;
-        earlier.request_bytes = self.request_bytes;
-        if !self.others.is_empty() || !earlier.others.is_empty() {
-            earlier.others = core::mem::take(&mut self.others);
+        if bytes > 0 {
+            let others = self.others.get_or_insert_default();
+            others.request_bytes = others.request_bytes.max(bytes);
         }
     }
 
-    /// Adds what the request was charged in an `earlier` pass. Where the passes cost differently, each
-    /// scope counts as charged for the least.
-    #[cold]
-    pub fn merge(&mut self, earlier: &Self) {
-        if earlier.first_len > 0 {
-            self.cost = self.cost.min(earlier.cost);
-        }
-        self.request_bytes = self.request_bytes.max(earlier.request_bytes);
-        for bucket in earlier.buckets() {
-            if !self.has(bucket) {
-                self.add(bucket);
-            }
-        }
+    fn first(&self) -> &[Target] {
+        self.first.get(..self.first_len).unwrap_or_default()
     }
 
-    fn buckets(&self) -> impl Iterator<Item = BucketId> {
-        let first = self.first.iter().take(self.first_len);
-        first.chain(&self.others).copied()
-    }
-
-    #[inline]
-    fn has(&self, bucket: BucketId) -> bool {
-        self.buckets().any(|other| other == bucket)
-    }
-
-    #[inline]
-    fn add(&mut self, bucket: BucketId) {
-        match self.first.get_mut(self.first_len) {
-            Some(place) => {
-                *place = bucket;
-                self.first_len = self.first_len.saturating_add(1);
-            }
-            None if self.others.len() < BUCKETS_MAX => self.others.push(bucket),
-            None => {}
-        }
+    /// Returns the buckets, some of them twice, with what each has had at least.
+    fn buckets(&self) -> impl Iterator<Item = (BucketId, Tokens)> {
+        let first = self.first().iter();
+        let first = first.map(|target| (target.bucket(), self.cost));
+        let others = self.others.iter();
+        first.chain(others.flat_map(|others| others.buckets.iter().copied()))
     }
 }
 
 // === impl Prepaid ===
 
 impl Prepaid {
-    pub(super) const NONE: Self = Self {
-        targets: 0,
-        cost: Tokens::ZERO,
-        request_bytes: 0,
-    };
-
-    /// Returns whether it is about no target.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.targets == 0
+    /// Returns the tokens that a bucket has had; none if it has not been charged.
+    pub(super) fn of(&self, bucket: BucketId) -> Option<Tokens> {
+        let mut buckets = self.buckets.iter();
+        buckets
+            .find(|(other, _)| *other == bucket)
+            .map(|(_, cost)| *cost)
     }
 
-    /// Returns whether it is about the target at `index`.
-    #[inline]
-    pub(super) fn has(&self, index: usize) -> bool {
-        self.targets & bit(index) != 0
+    /// Returns the bytes of the request's body that a bucket has been charged for.
+    pub(super) fn bytes_of(&self, bucket: BucketId) -> u64 {
+        self.of(bucket).map_or(0, |_| self.request_bytes)
     }
 
-    /// Returns what the target at `index` has had.
-    #[inline]
-    pub(super) fn cost_at(&self, index: usize) -> Tokens {
-        match self.has(index) {
-            true => self.cost,
-            false => Tokens::ZERO,
+    /// Adds a bucket that has had at least so many tokens.
+    fn add(&mut self, bucket: BucketId, cost: Tokens) {
+        let mut buckets = self.buckets.iter_mut();
+        if let Some((_, known)) = buckets.find(|(other, _)| *other == bucket) {
+            *known = cost.max(*known);
+        } else if self.buckets.len() < BUCKETS_MAX {
+            self.buckets.push((bucket, cost));
         }
-    }
-
-    pub(super) fn add(&mut self, index: usize) {
-        self.targets |= bit(index);
     }
 }
 
 // === impl Request ===
 
 impl Request {
-    /// Notes in `charge`, which is empty, what the request has been charged for once it goes on.
+    /// Returns whether the request has come before and was charged then.
     #[inline]
-    pub fn note_charge(&self, charge: &mut Charge) {
-        charge.cost = self.cost;
-        for target in self.own_targets() {
-            charge.add(target.bucket());
-        }
+    pub(crate) fn is_prepaid(&self) -> bool {
+        self.prepaid.is_some()
     }
 
-    /// Returns whether the request needs a scope that has been charged in an `earlier` pass.
-    #[inline]
-    pub fn shares_scope(&self, earlier: &Charge) -> bool {
-        let mut targets = self.own_targets().iter();
-        targets.any(|target| earlier.has(target.bucket()))
-    }
-
-    /// Makes the request go on from an `earlier` pass, before it is decided on: scopes that have been
-    /// charged then are charged for what it costs more now, and its body for what it has more.
-    #[cold]
-    pub fn go_on_from(&mut self, earlier: &Charge) {
-        self.prepaid = Prepaid {
-            targets: 0,
-            cost: earlier.cost,
-            request_bytes: earlier.request_bytes,
-        };
-        for index in 0..self.own_targets().len() {
-            let target = self.own_targets().get(index);
-            if target.is_some_and(|target| earlier.has(target.bucket())) {
-                self.prepaid.add(index);
-            }
-        }
+    /// Returns what a bucket has had in earlier passes; none if it has not been charged.
+    pub(crate) fn prepaid_at(&self, target: Target) -> Option<Tokens> {
+        self.prepaid.as_ref()?.of(target.bucket())
     }
 }
 
-// === free functions ===
+// === impl Admission ===
 
-#[inline]
-fn bit(index: usize) -> u32 {
-    let index = u32::try_from(index).unwrap_or(u32::MAX);
-    1_u32.checked_shl(index).unwrap_or_default()
+impl Admission {
+    /// Returns what a request has been charged once it goes on, with its earlier passes if it has any.
+    /// The proxy has followed so many redirects for it.
+    #[inline]
+    pub(crate) fn charge_of(&self, request: &mut Request, redirects: u32) -> Charge {
+        let [first, second, third, ..] = *request.all_targets();
+        let mut others = request.prepaid.take();
+        let own = request.own_targets();
+        for target in own.iter().skip(FIRST_MAX) {
+            let others = others.get_or_insert_default();
+            others.add(target.bucket(), request.cost);
+        }
+        Charge {
+            first: [first, second, third],
+            first_len: own.len().min(FIRST_MAX),
+            cost: request.cost,
+            round: self.rounds,
+            redirects,
+            has_canonical: request.has_canonical,
+            others,
+        }
+    }
+
+    /// Returns whether a request needs a scope that an `earlier` one was charged for.
+    #[inline]
+    pub(crate) fn shares_scope(&self, rules: &Rules, request: &Request, earlier: &Charge) -> bool {
+        let has = |target: &Target| {
+            let mut buckets = earlier.buckets();
+            buckets.any(|(bucket, _)| bucket == target.bucket())
+        };
+        request.own_targets().iter().any(has)
+            || earlier.has_canonical && self.shares_canonical(rules, request, earlier)
+    }
+
+    /// Returns whether some scopes of both use the capacity of the same one.
+    #[cold]
+    fn shares_canonical(&self, rules: &Rules, request: &Request, earlier: &Charge) -> bool {
+        let earlier = self.prepaid(rules, earlier);
+        let targets = request.own_targets().iter();
+        let mut buckets = targets.flat_map(|target| self.buckets(rules, *target));
+        buckets.any(|bucket| earlier.of(bucket).is_some())
+    }
+
+    /// Makes a request go on from an `earlier` pass, before it is decided on: each scope that was
+    /// charged then is charged for what it costs more now, and for what its body has more.
+    #[cold]
+    pub(crate) fn go_on_from(&self, rules: &Rules, request: &mut Request, earlier: &Charge) {
+        let prepaid = self.prepaid(rules, earlier);
+        request.prepaid = (!prepaid.buckets.is_empty()).then(|| Box::new(prepaid));
+    }
+
+    /// Returns what was charged in an `earlier` pass, canonical scopes included.
+    fn prepaid(&self, rules: &Rules, earlier: &Charge) -> Prepaid {
+        let mut prepaid = Prepaid::default();
+        if let Some(others) = &earlier.others {
+            prepaid.request_bytes = others.request_bytes;
+        }
+        for ((table, index), cost) in earlier.buckets() {
+            let scopes = self.scopes(table);
+            let entry = scopes.and_then(|scopes| scopes.get(index));
+            // The place may be another scope's since.
+            if entry.is_some_and(|entry| entry.born <= earlier.round) {
+                for bucket in self.buckets(rules, Target::of(table, index)) {
+                    prepaid.add(bucket, cost);
+                }
+            }
+        }
+        prepaid
+    }
 }
 
 #[cfg(test)]
@@ -178,15 +198,12 @@ mod tests {
 
     #[test]
     fn the_scopes_of_many_passes_are_bounded() {
-        let mut charge = Charge::default();
-        for table in 0..100 {
-            let mut next = Charge::default();
-            next.add((table, 7));
-            next.merge(&charge);
-            assert!(next.has((table, 7)));
-            charge = next;
+        let mut prepaid = Prepaid::default();
+        for table in 0..1000 {
+            prepaid.add((table, 7), Tokens::ONE);
         }
-        assert_eq!(charge.buckets().count(), FIRST_MAX + BUCKETS_MAX);
-        assert!(charge.has((90, 7)) && !charge.has((0, 7)));
+        assert_eq!(prepaid.buckets.len(), BUCKETS_MAX);
+        assert_eq!(prepaid.of((0, 7)), Some(Tokens::ONE));
+        assert_eq!(prepaid.of((999, 7)), None);
     }
 }

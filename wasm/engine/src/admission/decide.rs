@@ -45,7 +45,7 @@ impl Admission {
                 if request.needs_permits {
                     self.take_permits(request);
                 }
-                if request.prepaid.is_empty() {
+                if !request.is_prepaid() {
                     process.stats.allowed.add_one();
                 }
             }
@@ -77,7 +77,7 @@ impl Admission {
         };
         self.note(&mut process.rules, request, target, result);
         // The request's own body may be what the scope owes.
-        if !request.prepaid.has(index) {
+        if request.prepaid_at(target).is_none() {
             self.draw_bytes(process, request, target)?;
         }
         // As of now: each look at the shared table may have brought other terms.
@@ -87,6 +87,7 @@ impl Admission {
         request.counts_until_end |= meters.counts_streams();
         request.needs_permits |= meters.permits.is_some();
         let canonical = meters.canonical.clone().filter(|_| is_own);
+        request.has_canonical |= canonical.is_some();
         // A request that the scope itself refuses does not get as far as the canonical one.
         if let Some(id) = canonical
             && !request.findings.is_denied()

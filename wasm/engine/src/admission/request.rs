@@ -51,7 +51,7 @@ pub(crate) struct Findings {
 }
 
 /// Request that is decided on: the buckets that it needs, and what has been found out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Request {
     targets: [Target; TARGETS_MAX],
     len: usize,
@@ -61,8 +61,8 @@ pub struct Request {
     pub(crate) stream: u32,
     /// Tokens of requests that it needs of each bucket.
     pub(crate) cost: Tokens,
-    /// The part of it that has been charged already.
-    pub(crate) prepaid: Prepaid,
+    /// What earlier passes were charged, if it has come before.
+    pub(crate) prepaid: Option<Box<Prepaid>>,
     pub(crate) stage: Stage,
     pub(crate) findings: Findings,
     /// Refusal without effect from before any bucket was looked at.
@@ -77,6 +77,8 @@ pub struct Request {
     pub(crate) counts_until_end: bool,
     /// True if the cost at some targets is known only at the end.
     pub(crate) has_final_cost: bool,
+    /// True if some targets lead to canonical scopes.
+    pub(crate) has_canonical: bool,
 }
 
 // === impl Target ===
@@ -157,7 +159,7 @@ impl Request {
             root,
             stream,
             cost,
-            prepaid: Prepaid::NONE,
+            prepaid: None,
             stage: Stage::New,
             findings: Findings {
                 pending: false,
@@ -171,6 +173,7 @@ impl Request {
             needs_permits: false,
             counts_until_end: false,
             has_final_cost: false,
+            has_canonical: false,
         }
     }
 
@@ -217,11 +220,6 @@ impl Request {
         let own = self.own;
         let is_new = !self.needs(target);
         if is_new {
-            let mut leads = self.own_targets().iter();
-            let lead = leads.position(|lead| lead.table == target.rule);
-            if lead.is_some_and(|lead| self.prepaid.has(lead)) {
-                self.prepaid.add(self.len);
-            }
             self.push(target);
             self.own = own;
         }
@@ -240,6 +238,18 @@ impl Request {
         targets.any(|other| other.bucket() == target.bucket())
     }
 
+    /// Returns the places of all targets, of which the first are in use.
+    #[inline]
+    pub(crate) fn all_targets(&self) -> &[Target; TARGETS_MAX] {
+        &self.targets
+    }
+
+    /// Returns whether it needs a bucket.
+    #[inline]
+    pub fn has_targets(&self) -> bool {
+        self.len > 0
+    }
+
     /// Returns all targets so far.
     #[inline]
     pub(crate) fn targets(&self) -> &[Target] {
@@ -254,17 +264,18 @@ impl Request {
     /// Returns the tokens that the request still needs of the target at `index`.
     #[inline]
     pub(crate) fn cost_at(&self, index: usize) -> Tokens {
-        match self.prepaid.is_empty() {
-            true => self.cost,
-            false => self.cost.saturating_sub(self.prepaid.cost_at(index)),
+        if self.is_prepaid()
+            && let Some(target) = self.targets().get(index)
+        {
+            return self.cost_of(*target);
         }
+        self.cost
     }
 
     /// Returns the tokens that the request still needs of one of its targets.
     pub(crate) fn cost_of(&self, target: Target) -> Tokens {
-        let mut targets = self.targets().iter();
-        let index = targets.position(|other| other.bucket() == target.bucket());
-        index.map_or(self.cost, |index| self.cost_at(index))
+        let prepaid = self.prepaid_at(target).unwrap_or(Tokens::ZERO);
+        self.cost.saturating_sub(prepaid)
     }
 
     /// Returns the attempts that the request counts for in the demand of the target at `index`, or of one

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use tollgate_core::units::Instant;
+
 use super::draw::is_overflow;
 use super::{Admission, BucketId, Scopes, Target, entry, is_overflow_key};
 use crate::config::Overflow;
@@ -129,9 +131,23 @@ impl Admission {
             }
             Err(error) => return Err(error),
         };
+        self.insert(rule, key, slot, now)
+    }
+
+    /// Makes an entry of a scope that has none.
+    fn insert(
+        &mut self,
+        rule: u16,
+        key: &str,
+        slot: Option<u32>,
+        now: Instant,
+    ) -> Result<Target, TableError> {
         let scopes = self.tables.get_mut(usize::from(rule));
         let scopes = scopes.ok_or(TableError::Gone)?;
         let index = scopes.insert(key.as_bytes(), slot, now);
+        if let Some(entry) = scopes.get_mut(index) {
+            entry.born = self.rounds;
+        }
         Ok(Target::of(rule, index))
     }
 
@@ -179,12 +195,10 @@ impl Admission {
         }
         let number = process.table.slots()?.overflow_of(&scope_id(name, key));
         let key = format!("{OVERFLOW}{number}");
-        let scopes = self.tables.get_mut(usize::from(rule));
-        let scopes = scopes.ok_or(TableError::Gone)?;
-        let known = scopes.find(key.as_bytes());
-        let index =
-            known.unwrap_or_else(|| scopes.insert(key.as_bytes(), None, process.host.now()));
-        Ok(Target::of(rule, index))
+        match self.find(RuleId(rule), key.as_bytes()) {
+            Some(target) => Ok(target),
+            None => self.insert(rule, &key, None, process.host.now()),
+        }
     }
 
     /// Returns whether an entry has a slot or may still look for one in this round.

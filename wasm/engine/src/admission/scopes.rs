@@ -44,6 +44,8 @@ pub(crate) struct Entry {
     pub(crate) denial: Option<Box<Denial>>,
     /// Until when the scope's requests are held for the first answer.
     pub(crate) pending_until: Option<Instant>,
+    /// Round of housekeeping in which it was made.
+    pub(crate) born: u64,
     /// The last time that attempts were counted.
     pub(crate) seen: Instant,
     /// Reports of no attempts that are still to be made when attempts end.
@@ -85,6 +87,7 @@ impl Entry {
             expiry: None,
             denial: None,
             pending_until: None,
+            born: 0,
             seen: now,
             quiet_reports: 0,
             limit_status: None,

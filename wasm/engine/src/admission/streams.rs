@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_core::lease::Unit;
 use tollgate_core::units::Tokens;
 
 use super::bytes::BYTES;
@@ -51,6 +52,20 @@ struct StreamTarget {
     /// The stream has a permit there, of those that there are while `Entry::permits_lost` is this.
     permit: Option<u32>,
     has_final_cost: bool,
+    /// Bytes of the request's body that earlier passes were charged here.
+    prepaid_bytes: u64,
+}
+
+// === impl StreamTarget ===
+
+impl StreamTarget {
+    /// Returns the bytes that earlier passes were charged here.
+    fn prepaid_of(&self, unit: Unit) -> u64 {
+        match unit {
+            Unit::RequestBytes => self.prepaid_bytes,
+            _ => 0,
+        }
+    }
 }
 
 // === impl Streams ===
@@ -111,13 +126,15 @@ impl Admission {
                 continue;
             }
             let permits = meters.and_then(|meters| meters.permits.as_ref());
+            let prepaid = request.prepaid.as_ref();
             open.targets.push(StreamTarget {
                 target: *target,
                 permit: permits.map(|_| entry.permits_lost),
                 has_final_cost,
+                prepaid_bytes: prepaid.map_or(0, |prepaid| prepaid.bytes_of(target.bucket())),
             });
             if meters.is_some_and(|meters| meters.counts_bytes()) {
-                open.counted = Some([request.prepaid.request_bytes, 0]);
+                open.counted = Some([0, 0]);
             }
             entry.streams = entry.streams.saturating_add(1);
         }
@@ -220,10 +237,11 @@ impl Admission {
             return;
         };
         for ((unit, before), size) in BYTES.into_iter().zip(counted).zip(bytes) {
-            let more = size.saturating_sub(*before);
-            *before = size.max(*before);
-            if more > 0 {
-                for open in &open.targets {
+            let from = *before;
+            *before = size.max(from);
+            for open in &open.targets {
+                let more = size.saturating_sub(from.max(open.prepaid_of(unit)));
+                if more > 0 {
                     self.charge(process, open.target, unit, more);
                 }
             }

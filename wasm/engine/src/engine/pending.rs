@@ -31,7 +31,7 @@ impl<H: Host> Engine<H> {
         !pending.is_empty()
             && pending.len() < request.root.max_pending
             && request.cost > Tokens::ZERO
-            && request.prepaid.is_empty()
+            && !request.is_prepaid()
             && self.in_order(request).any(|target| {
                 let mut buckets = self.admission.buckets(&self.process.rules, target);
                 buckets.any(|bucket| pending.is_ordered_at(bucket))
@@ -97,9 +97,9 @@ impl<H: Host> Engine<H> {
         }
         self.process.stats.pending.add_one();
         let pending = PendingRequest {
-            waiting,
             first_at: self.first_at(waiting.since, request),
             deadline: waiting.since.saturating_add(wait),
+            waiting,
         };
         self.queues.pending.hold(pending);
         self.process.switches.turn_on(request.root);
@@ -113,7 +113,7 @@ impl<H: Host> Engine<H> {
         max_wait: Option<Duration>,
     ) -> WaitingRequest {
         WaitingRequest {
-            request: *request,
+            request: request.clone(),
             since: self.process.host.now(),
             max_wait: max_wait.unwrap_or(Duration::MAX),
         }

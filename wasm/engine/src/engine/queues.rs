@@ -167,7 +167,7 @@ impl<H: Host> Engine<H> {
         shortfall: Shortfall,
     ) -> Option<Decision> {
         let limits = self.wait_limits(&queued.waiting.request, shortfall);
-        match self.queues.transfer(now, *queued, shortfall, limits) {
+        match self.queues.transfer(now, queued.clone(), shortfall, limits) {
             Ok(()) => {
                 self.admission.set_has_queue(shortfall.target, true);
                 None

@@ -21,18 +21,22 @@ impl Worker {
                 self.engine.add_new(&mut request, rule, key)?;
             }
         }
-        if request.shares_scope(earlier) {
-            request.go_on_from(earlier);
+        if self.engine.shares_scope(&request, earlier) {
+            self.engine.go_on_from(&mut request, earlier);
         }
         match self.engine.admit(&mut request, || None) {
-            Decision::Admit => {
-                let mut charge = Charge::default();
-                request.note_charge(&mut charge);
-                charge.merge(earlier);
-                Ok(charge)
-            }
+            Decision::Admit => Ok(self.engine.charge_of(&mut request, 0)),
             decision => Err(decision),
         }
+    }
+
+    /// Returns the charge of a pass with a body, which has ended.
+    fn pass_with_body(&mut self, earlier: &Charge, keys: &[&str]) -> Charge {
+        let mut charge = self.pass_after(earlier, keys, 1).unwrap();
+        self.sizes.insert(self.streams, [5000, 0]);
+        self.end(self.streams);
+        charge.add_request_bytes(5000);
+        charge
     }
 
     fn first_pass(&mut self, keys: &[&str], cost: u64) -> Result<Charge, Decision> {
@@ -87,7 +91,32 @@ fn a_later_pass_pays_for_new_scopes_and_for_what_it_costs_more() {
 }
 
 #[test]
-fn a_group_is_charged_once_too() {
+fn a_scope_pays_for_the_dearest_pass_of_a_chain() {
+    let config = rules([safe_rule("tenant", 20), safe_rule("path", 20)]);
+    // Costs and paths of the passes, and what is left of acme and of each path.
+    let rows: [(&[(u64, &str)], [u64; 3]); 4] = [
+        (&[(1, "a"), (5, "a"), (5, "a")], [15, 15, 20]),
+        (&[(5, "a"), (1, "a"), (5, "a")], [15, 15, 20]),
+        (&[(1, "a"), (5, "b"), (5, "b"), (6, "a")], [14, 14, 15]),
+        (&[(5, "a"), (1, "b"), (1, "a"), (2, "b")], [15, 15, 18]),
+    ];
+    for (row, (passes, left)) in rows.into_iter().enumerate() {
+        let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
+        let mut charge = Charge::default();
+        for (cost, path) in passes {
+            charge = worker.pass_after(&charge, &["acme", path], *cost).unwrap();
+        }
+        let keys = [["acme", "c"], ["beta", "a"], ["gamma", "b"]];
+        for (keys, left) in keys.iter().zip(left) {
+            let more = worker.first_pass(keys, left + 1);
+            assert!(more.is_err(), "row {row}: {keys:?}");
+            worker.first_pass(keys, left).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_group_is_charged_once_whichever_members_the_passes_are_of() {
     let all = [
         Terms {
             canonical: Some("group/gold"),
@@ -95,19 +124,40 @@ fn a_group_is_charged_once_too() {
         },
         terms("group/", &[(Unit::Requests, 10.0)]),
     ];
-    let passed = |passes: usize| {
+    let passed = |passes: &[&str]| {
         let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
         worker.meet("acme", &all);
+        worker.meet("beta", &all);
         let mut passed = 0;
         while let Ok(mut charge) = worker.first_pass(&["acme"], 1) {
-            for _ in 1..passes {
-                charge = worker.pass_after(&charge, &["acme"], 1).unwrap();
+            for member in passes {
+                charge = worker.pass_after(&charge, &[member], 1).unwrap();
             }
             passed += 1;
         }
         passed
     };
-    assert_eq!(passed(2), passed(1));
+    let once = passed(&[]);
+    assert!(once > 5, "{once}");
+    assert_eq!(passed(&["acme"]), once);
+    assert_eq!(passed(&["beta", "acme"]), once);
+}
+
+#[test]
+fn a_scope_that_has_the_place_of_a_forgotten_one_pays_itself() {
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &rules([safe_rule("tenant", 10)]));
+    let charge = worker.first_pass(&["acme"], 1).unwrap();
+    let place = |worker: &Worker, tenant: &str| {
+        let target = worker.engine.admission.find(RuleId(0), tenant.as_bytes());
+        target.map(crate::admission::Target::bucket)
+    };
+    let before = place(&worker, "acme");
+    while place(&worker, "acme").is_some() {
+        worker.tick(TICK);
+    }
+    worker.pass_after(&charge, &["beta"], 1).unwrap();
+    assert_eq!(place(&worker, "beta"), before);
+    assert_eq!(worker.admitted("beta", 20), 9);
 }
 
 #[test]
@@ -150,14 +200,43 @@ fn a_body_that_is_sent_again_is_charged_once_and_holds_up_no_pass() {
         worker.pass(Duration::from_millis(900), ALL);
         let mut charge = Charge::default();
         for _ in 0..passes {
-            charge = worker.pass_after(&charge, &["acme"], 1).unwrap();
-            worker.sizes.insert(worker.streams, [5000, 0]);
-            worker.end(worker.streams);
-            charge.add_request_bytes(5000);
+            charge = worker.pass_with_body(&charge, &["acme"]);
         }
         let refused = worker.of("acme");
         pause(&worker, refused)
     };
     assert!(owed(1) > Duration::from_secs(3));
     assert_eq!(owed(3), owed(1));
+}
+
+#[test]
+fn a_scope_that_a_later_pass_has_first_pays_for_the_body() {
+    const ALL: &[Terms] = &[
+        terms("tenant/", &[(Unit::Requests, 1e6)]),
+        terms(
+            "path/",
+            &[(Unit::Requests, 1e6), (Unit::RequestBytes, 1000.0)],
+        ),
+    ];
+    let mut worker = Worker::new(
+        &FakeProcess::new(),
+        1,
+        &rules([rule("tenant"), rule("path")]),
+    );
+    for path in ["old", "new"] {
+        worker.request(&["acme", path]);
+        worker.pass(Duration::from_millis(500), ALL);
+        worker.end(worker.streams);
+        // It makes the need for bytes known.
+        worker.request(&["acme", path]);
+        worker.sizes.insert(worker.streams, [100, 0]);
+        worker.end(worker.streams);
+    }
+    worker.pass(Duration::from_millis(900), ALL);
+    let charge = worker.pass_with_body(&Charge::default(), &["acme", "old"]);
+    worker.pass_with_body(&charge, &["acme", "new"]);
+    for path in ["old", "new"] {
+        let refused = worker.request(&["acme", path]);
+        assert!(pause(&worker, refused) > Duration::from_secs(3), "{path}");
+    }
 }

@@ -288,7 +288,7 @@ fn a_newcomer_does_not_take_the_entry_of_its_own_request_or_of_one_that_waits() 
     assert!(worker.engine.add(&mut request, RuleId(1), b"waits"));
     for n in 0..200 {
         let newcomer = format!("later-{n}");
-        let mut request = request;
+        let mut request = request.clone();
         let added = worker.engine.add_new(&mut request, RuleId(0), &newcomer);
         assert_eq!(added, Ok(()));
         assert_eq!(index(&worker, "waits"), Some(waits));
