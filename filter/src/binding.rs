@@ -1,7 +1,6 @@
 //! A configuration as the streams of one worker use it.
 
 use core::cell::{Cell, RefCell};
-use core::fmt;
 
 use tollgate_engine::{Charge, Decision};
 
@@ -11,13 +10,20 @@ use crate::host::{Host, HostError};
 use crate::route::Routes;
 use crate::worker::{BoundRoot, BoundRule, Worker};
 
+/// The most charges whose memory stays for streams to come.
+const ENDED_MAX: usize = 64;
+
 /// A configuration that a worker has taken over.
+#[derive(Debug)]
 pub struct Binding {
     root: BoundRoot,
     /// Exceptions of routes, if they may have any.
     routes: Option<RefCell<Routes<BoundRule>>>,
-    /// Charge of the stream that ended last, if none has begun since.
-    ended: Cell<Option<Charge>>,
+    /// Charges of streams that have ended, for others to come; that of the last one is on top.
+    #[allow(clippy::vec_box, reason = "a stream takes the memory over")]
+    ended: RefCell<Vec<Box<Charge>>>,
+    /// True if no stream has begun since one has ended.
+    has_just_ended: Cell<bool>,
 }
 
 // === impl Binding ===
@@ -44,7 +50,8 @@ impl Binding {
         Ok(Self {
             root,
             routes,
-            ended: Cell::default(),
+            ended: RefCell::default(),
+            has_just_ended: Cell::new(false),
         })
     }
 
@@ -52,7 +59,13 @@ impl Binding {
     /// of another stream, that one has ended last, and no other has begun since.
     #[inline]
     pub fn begin(&self, number: u32) -> BoundStream {
-        BoundStream::new(number, self.ended.take())
+        let mut ended = self.ended.try_borrow_mut().ok();
+        let charge = ended.as_mut().and_then(|ended| ended.pop());
+        let mut charge = charge.unwrap_or_default();
+        if !self.has_just_ended.take() {
+            charge.clear();
+        }
+        BoundStream::new(number, charge)
     }
 
     /// Decides on the request at hand, which is `stream`.
@@ -71,7 +84,15 @@ impl Binding {
     /// Notes that `stream` has ended: its request may come again at once, as the next stream.
     #[inline]
     pub fn leave(&self, stream: &mut BoundStream) {
-        self.ended.set(stream.charge.take());
+        if let Some(charge) = stream.charge.take()
+            && let Ok(mut ended) = self.ended.try_borrow_mut()
+        {
+            if ended.len() >= ENDED_MAX {
+                ended.pop();
+            }
+            ended.push(charge);
+            self.has_just_ended.set(true);
+        }
     }
 
     fn admit_by_route<H: Host + Clone>(
@@ -87,17 +108,13 @@ impl Binding {
         let host = worker.host.clone();
         let special = routes.at_hand(&host, |error| worker.ignore_route_field(&error));
         match special {
-            Ok(special) if special.disabled => Decision::Admit,
+            Ok(special) if special.disabled => {
+                stream.hand_on();
+                Decision::Admit
+            }
             Ok(special) => worker.admit(&self.root, special, stream),
             Err(error) => worker.fail(&self.root, &error),
         }
-    }
-}
-
-impl fmt::Debug for Binding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut binding = f.debug_struct("Binding");
-        binding.field("root", &self.root).finish_non_exhaustive()
     }
 }
 

@@ -66,7 +66,7 @@ struct Proxy {
     root: BoundRoot,
     stream: u32,
     /// Charge of the latest stream.
-    charge: Option<Charge>,
+    charge: Box<Charge>,
 }
 
 // === impl Proxy ===
@@ -86,16 +86,16 @@ impl Proxy {
             worker,
             root,
             stream: 0,
-            charge: None,
+            charge: Box::default(),
         }
     }
 
     fn request(&mut self) -> Decision {
         self.stream += 1;
-        let mut stream = BoundStream::new(self.stream, self.charge.take());
+        let mut stream = BoundStream::new(self.stream, self.charge.clone());
         let plain = &self.root.plain;
         let decision = self.worker.admit(&self.root, plain, &mut stream);
-        self.charge = stream.charge;
+        self.charge = stream.charge.unwrap_or_default();
         if let Decision::Deny(refusal) = decision {
             let host = &self.worker.host;
             host.select(self.stream).unwrap();
@@ -189,10 +189,10 @@ pub fn request(bytes: &[u8]) {
     let host = proxy.worker.host.clone();
     let special = routes.at_hand(&host, |error| proxy.worker.ignore_route_field(&error));
     if let Ok(special) = special {
-        let mut stream = BoundStream::new(u32::MAX, None);
+        let mut stream = BoundStream::new(u32::MAX, Box::default());
         let root = &proxy.root;
         proxy.worker.admit(root, special, &mut stream);
-        proxy.charge = stream.charge;
+        proxy.charge = stream.charge.unwrap_or_default();
     }
     proxy.passed(2);
     process.advance(config.engine.tick);
@@ -237,7 +237,7 @@ pub fn records(bytes: &[u8]) {
         }
         proxy
             .worker
-            .forget(&mut BoundStream::new(proxy.stream, None));
+            .forget(&mut BoundStream::new(proxy.stream, Box::default()));
     }
 }
 
@@ -277,7 +277,7 @@ pub fn answers(bytes: &[u8]) {
         if input.byte().is_multiple_of(4) {
             proxy
                 .worker
-                .forget(&mut BoundStream::new(proxy.stream, None));
+                .forget(&mut BoundStream::new(proxy.stream, Box::default()));
         }
     }
 }

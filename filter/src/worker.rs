@@ -149,21 +149,23 @@ impl<H: Host + Clone> Worker<H> {
                 return decision;
             }
         }
+        let Some(charge) = &mut stream.charge else {
+            return self.decide(root, &mut request);
+        };
         let mut redirects = 0;
-        if let Some(earlier) = &stream.charge
-            && self.engine.shares_scope(&request, earlier)
-        {
+        if self.engine.shares_scope(&request, charge) {
             redirects = self.redirects();
-            if earlier.is_after(redirects) {
-                self.engine.go_on_from(&mut request, earlier);
+            if charge.is_before(redirects) {
+                self.engine.go_on_from(&mut request, charge);
             }
         }
         let decision = self.decide(root, &mut request);
         match decision {
-            Decision::Deny(_) => stream.charge = None,
-            // A pass that is charged nothing hands on what the one before was charged.
-            _ if !request.has_targets() => {}
-            _ => stream.charge = Some(self.engine.charge_of(&mut request, redirects)),
+            Decision::Deny(_) => charge.clear(),
+            _ if request.has_targets() => {
+                self.engine.note_charge(&mut request, redirects, charge);
+            }
+            _ => stream.hand_on(),
         }
         decision
     }

@@ -59,7 +59,7 @@ impl Stream {
         // Not with its request: until that comes, a filter before this one may let others go first.
         let remembered = match &bound {
             Some(bound) => bound.binding.begin(number),
-            None => BoundStream::new(number, None),
+            None => BoundStream::new(number, Box::default()),
         };
         Self {
             remembered: RefCell::new(remembered),

@@ -219,7 +219,7 @@ fn a_route_switches_tollgate_off_whatever_else_is_wrong_and_one_warning_says_wha
     let passed = |proxy: &mut Proxy| {
         proxy.host.set_headers(&[("x", "acme")]);
         let admit = |_: &i32| {
-            let mut stream = BoundStream::new(7, None);
+            let mut stream = BoundStream::new(7, Box::default());
             proxy.binding.admit(&mut proxy.worker, &mut stream) == Decision::Admit
         };
         (0..20).filter(admit).count()
@@ -254,7 +254,7 @@ fn names_of_rules_of_another_filter_of_the_worker_are_no_error() {
         .properties
         .borrow_mut()
         .insert(ROUTE.to_owned(), ADDRESS.to_vec());
-    let mut stream = BoundStream::new(1, None);
+    let mut stream = BoundStream::new(1, Box::default());
     let decision = proxy.binding.admit(&mut proxy.worker, &mut stream);
     assert_eq!(decision, Decision::Admit);
     assert_eq!(proxy.host.process.logs.borrow().len(), 0);

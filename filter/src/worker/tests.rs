@@ -73,7 +73,7 @@ impl Proxy {
     fn request(&mut self, headers: &[(&str, &str)]) -> Decision {
         self.streams += 1;
         self.host().set_headers(headers);
-        let mut stream = BoundStream::new(self.streams, None);
+        let mut stream = BoundStream::new(self.streams, Box::default());
         let root = &self.root;
         match self.worker.admit(root, &root.plain, &mut stream) {
             Decision::Queue(_) => Decision::Hold,
@@ -119,7 +119,8 @@ impl Proxy {
     /// Ends a stream, which is the one at hand then.
     fn end(&mut self, stream: u32) {
         self.host().select(stream).unwrap();
-        self.worker.forget(&mut BoundStream::new(stream, None));
+        self.worker
+            .forget(&mut BoundStream::new(stream, Box::default()));
     }
 
     /// The note of that name on a stream.
@@ -239,7 +240,9 @@ fn a_held_stream_that_ends_is_forgotten() {
     let mut proxy = Proxy::new(&one_rule(""));
     proxy.of("acme");
     proxy.of("acme");
-    proxy.worker.forget(&mut BoundStream::new(101, None));
+    proxy
+        .worker
+        .forget(&mut BoundStream::new(101, Box::default()));
     // Envoy may know of an end before the filter does.
     proxy.of("acme");
     proxy.host().gone.borrow_mut().push(103);

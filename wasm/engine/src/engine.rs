@@ -207,11 +207,11 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Returns what a request has been charged once it goes on, with its earlier passes if it has any.
-    /// The proxy has followed so many redirects for it.
+    /// Notes in `charge` what a request has been charged once it goes on, with its earlier passes if it
+    /// has any. The proxy has followed so many redirects for it.
     #[inline]
-    pub fn charge_of(&self, request: &mut Request, redirects: u32) -> Charge {
-        self.admission.charge_of(request, redirects)
+    pub fn note_charge(&self, request: &mut Request, redirects: u32, charge: &mut Charge) {
+        self.admission.note_charge(request, redirects, charge);
     }
 
     /// Returns whether a request, not yet decided on, needs a scope that an `earlier` one was charged

@@ -43,17 +43,23 @@ pub(crate) struct Prepaid {
 // === impl Charge ===
 
 impl Charge {
-    /// Returns the charge as the stream has it that begins next, whose request may be the same.
+    /// Makes it that of a request which has been charged nothing.
     #[inline]
-    #[must_use]
-    pub fn next(mut self) -> Self {
-        self.redirects = self.redirects.saturating_add(1);
-        self
+    pub fn clear(&mut self) {
+        self.first_len = 0;
+        self.has_canonical = false;
+        self.others = None;
     }
 
-    /// Returns whether it is that of a request for which the proxy has followed so many redirects.
-    pub fn is_after(&self, redirects: u32) -> bool {
-        self.redirects == redirects
+    /// Returns whether it is that of the pass before one for which the proxy has followed so many
+    /// redirects.
+    pub fn is_before(&self, redirects: u32) -> bool {
+        redirects.checked_sub(1) == Some(self.redirects)
+    }
+
+    /// Adds a pass that is charged nothing, if it is one of the same request.
+    pub fn add_pass(&mut self) {
+        self.redirects = self.redirects.saturating_add(1);
     }
 
     /// Adds the bytes of the request's body that have been counted.
@@ -64,8 +70,17 @@ impl Charge {
         }
     }
 
+    #[inline]
     fn first(&self) -> &[Target] {
         self.first.get(..self.first_len).unwrap_or_default()
+    }
+
+    #[inline]
+    fn has(&self, bucket: BucketId) -> bool {
+        let mut first = self.first().iter();
+        let others = self.others.as_ref();
+        first.any(|target| target.bucket() == bucket)
+            || others.is_some_and(|others| others.of(bucket).is_some())
     }
 
     /// Returns the buckets, some of them twice, with what each has had at least.
@@ -122,36 +137,29 @@ impl Request {
 // === impl Admission ===
 
 impl Admission {
-    /// Returns what a request has been charged once it goes on, with its earlier passes if it has any.
-    /// The proxy has followed so many redirects for it.
+    /// Notes in `charge` what a request has been charged once it goes on, with its earlier passes if it
+    /// has any. The proxy has followed so many redirects for it.
     #[inline]
-    pub(crate) fn charge_of(&self, request: &mut Request, redirects: u32) -> Charge {
+    pub(crate) fn note_charge(&self, request: &mut Request, redirects: u32, charge: &mut Charge) {
         let [first, second, third, ..] = *request.all_targets();
-        let mut others = request.prepaid.take();
-        let own = request.own_targets();
-        for target in own.iter().skip(FIRST_MAX) {
-            let others = others.get_or_insert_default();
+        charge.first = [first, second, third];
+        charge.first_len = request.own_targets().len().min(FIRST_MAX);
+        charge.cost = request.cost;
+        charge.round = self.rounds;
+        charge.redirects = redirects;
+        charge.has_canonical = request.has_canonical;
+        charge.others = request.prepaid.take();
+        for target in request.own_targets().iter().skip(FIRST_MAX) {
+            let others = charge.others.get_or_insert_default();
             others.add(target.bucket(), request.cost);
-        }
-        Charge {
-            first: [first, second, third],
-            first_len: own.len().min(FIRST_MAX),
-            cost: request.cost,
-            round: self.rounds,
-            redirects,
-            has_canonical: request.has_canonical,
-            others,
         }
     }
 
     /// Returns whether a request needs a scope that an `earlier` one was charged for.
     #[inline]
     pub(crate) fn shares_scope(&self, rules: &Rules, request: &Request, earlier: &Charge) -> bool {
-        let has = |target: &Target| {
-            let mut buckets = earlier.buckets();
-            buckets.any(|(bucket, _)| bucket == target.bucket())
-        };
-        request.own_targets().iter().any(has)
+        let mut targets = request.own_targets().iter();
+        targets.any(|target| earlier.has(target.bucket()))
             || earlier.has_canonical && self.shares_canonical(rules, request, earlier)
     }
 

@@ -195,8 +195,9 @@ impl Admission {
         }
         let number = process.table.slots()?.overflow_of(&scope_id(name, key));
         let key = format!("{OVERFLOW}{number}");
-        match self.find(RuleId(rule), key.as_bytes()) {
-            Some(target) => Ok(target),
+        let scopes = self.scopes(rule).ok_or(TableError::Gone)?;
+        match scopes.find(key.as_bytes()) {
+            Some(index) => Ok(Target::of(rule, index)),
             None => self.insert(rule, &key, None, process.host.now()),
         }
     }

@@ -25,7 +25,11 @@ impl Worker {
             self.engine.go_on_from(&mut request, earlier);
         }
         match self.engine.admit(&mut request, || None) {
-            Decision::Admit => Ok(self.engine.charge_of(&mut request, 0)),
+            Decision::Admit => {
+                let mut charge = Charge::default();
+                self.engine.note_charge(&mut request, 0, &mut charge);
+                Ok(charge)
+            }
             decision => Err(decision),
         }
     }
