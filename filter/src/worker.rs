@@ -149,23 +149,24 @@ impl<H: Host + Clone> Worker<H> {
                 return decision;
             }
         }
-        let Some(charge) = &mut stream.charge else {
-            return self.decide(root, &mut request);
-        };
         let mut redirects = 0;
-        if self.engine.shares_scope(&request, charge) {
+        if let Some(earlier) = &stream.charge
+            && self.engine.shares_scope(&request, earlier)
+        {
             redirects = self.redirects();
-            if charge.is_before(redirects) {
-                self.engine.go_on_from(&mut request, charge);
+            if earlier.is_before(redirects) {
+                self.engine.go_on_from(&mut request, earlier);
             }
         }
         let decision = self.decide(root, &mut request);
-        match decision {
-            Decision::Deny(_) => charge.clear(),
-            _ if request.has_targets() => {
-                self.engine.note_charge(&mut request, redirects, charge);
+        if let Some(charge) = &mut stream.charge {
+            match decision {
+                Decision::Deny(_) => charge.clear(),
+                _ if request.has_targets() => {
+                    self.engine.note_charge(&mut request, redirects, charge);
+                }
+                _ => charge.add_pass(),
             }
-            _ => stream.hand_on(),
         }
         decision
     }

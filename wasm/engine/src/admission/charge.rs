@@ -141,9 +141,11 @@ impl Admission {
     /// has any. The proxy has followed so many redirects for it.
     #[inline]
     pub(crate) fn note_charge(&self, request: &mut Request, redirects: u32, charge: &mut Charge) {
-        let [first, second, third, ..] = *request.all_targets();
-        charge.first = [first, second, third];
-        charge.first_len = request.own_targets().len().min(FIRST_MAX);
+        let own = request.own_targets();
+        for (place, target) in charge.first.iter_mut().zip(own) {
+            *place = *target;
+        }
+        charge.first_len = own.len().min(FIRST_MAX);
         charge.cost = request.cost;
         charge.round = self.rounds;
         charge.redirects = redirects;

@@ -238,12 +238,6 @@ impl Request {
         targets.any(|other| other.bucket() == target.bucket())
     }
 
-    /// Returns the places of all targets, of which the first are in use.
-    #[inline]
-    pub(crate) fn all_targets(&self) -> &[Target; TARGETS_MAX] {
-        &self.targets
-    }
-
     /// Returns whether it needs a bucket.
     #[inline]
     pub fn has_targets(&self) -> bool {
