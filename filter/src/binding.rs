@@ -1,6 +1,7 @@
 //! A configuration as the streams of one worker use it.
 
 use core::cell::{Cell, RefCell};
+use core::fmt;
 
 use tollgate_engine::{Charge, Decision};
 
@@ -11,19 +12,18 @@ use crate::route::Routes;
 use crate::worker::{BoundRoot, BoundRule, Worker};
 
 /// The most charges whose memory stays for streams to come.
-const ENDED_MAX: usize = 64;
+const SPARE_MAX: usize = 64;
 
 /// A configuration that a worker has taken over.
-#[derive(Debug)]
 pub struct Binding {
     root: BoundRoot,
     /// Exceptions of routes, if they may have any.
     routes: Option<RefCell<Routes<BoundRule>>>,
-    /// Charges of streams that have ended, for others to come; that of the last one is on top.
+    /// Charge of the stream that ended last, if none has begun since.
+    ended: Cell<Option<Box<Charge>>>,
+    /// Memory of the charges of others that have ended.
     #[allow(clippy::vec_box, reason = "a stream takes the memory over")]
-    ended: RefCell<Vec<Box<Charge>>>,
-    /// True if no stream has begun since one has ended.
-    has_just_ended: Cell<bool>,
+    spare: RefCell<Vec<Box<Charge>>>,
 }
 
 // === impl Binding ===
@@ -50,8 +50,8 @@ impl Binding {
         Ok(Self {
             root,
             routes,
-            ended: RefCell::default(),
-            has_just_ended: Cell::new(false),
+            ended: Cell::default(),
+            spare: RefCell::default(),
         })
     }
 
@@ -59,13 +59,8 @@ impl Binding {
     /// of another stream, that one has ended last, and no other has begun since.
     #[inline]
     pub fn begin(&self, number: u32) -> BoundStream {
-        let mut ended = self.ended.try_borrow_mut().ok();
-        let charge = ended.as_mut().and_then(|ended| ended.pop());
-        let mut charge = charge.unwrap_or_default();
-        if !self.has_just_ended.take() {
-            charge.clear();
-        }
-        BoundStream::new(number, charge)
+        let charge = self.ended.take();
+        BoundStream::new(number, charge.unwrap_or_else(|| self.empty_charge()))
     }
 
     /// Decides on the request at hand, which is `stream`.
@@ -84,14 +79,25 @@ impl Binding {
     /// Notes that `stream` has ended: its request may come again at once, as the next stream.
     #[inline]
     pub fn leave(&self, stream: &mut BoundStream) {
-        if let Some(charge) = stream.charge.take()
-            && let Ok(mut ended) = self.ended.try_borrow_mut()
+        if let Some(earlier) = self.ended.replace(stream.charge.take()) {
+            self.spare(earlier);
+        }
+    }
+
+    #[inline(never)]
+    fn empty_charge(&self) -> Box<Charge> {
+        let mut spare = self.spare.try_borrow_mut().ok();
+        let charge = spare.as_mut().and_then(|spare| spare.pop());
+        charge.unwrap_or_default()
+    }
+
+    #[inline(never)]
+    fn spare(&self, mut charge: Box<Charge>) {
+        if let Ok(mut spare) = self.spare.try_borrow_mut()
+            && spare.len() < SPARE_MAX
         {
-            if ended.len() >= ENDED_MAX {
-                ended.pop();
-            }
-            ended.push(charge);
-            self.has_just_ended.set(true);
+            charge.clear();
+            spare.push(charge);
         }
     }
 
@@ -115,6 +121,13 @@ impl Binding {
             Ok(special) => worker.admit(&self.root, special, stream),
             Err(error) => worker.fail(&self.root, &error),
         }
+    }
+}
+
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut binding = f.debug_struct("Binding");
+        binding.field("root", &self.root).finish_non_exhaustive()
     }
 }
 

@@ -191,6 +191,19 @@ fn a_stream_that_begins_in_time_goes_on_however_late_its_request_comes() {
 }
 
 #[test]
+fn the_memory_that_stays_of_streams_is_bounded() {
+    let mut proxy = Proxy::new();
+    for _ in 0..2 {
+        let mut streams: Vec<_> = (0..3 * SPARE_MAX).map(|_| proxy.create()).collect();
+        assert_eq!(proxy.binding.spare.borrow().len(), 0);
+        for stream in &mut streams {
+            proxy.binding.leave(stream);
+        }
+        assert_eq!(proxy.binding.spare.borrow().len(), SPARE_MAX);
+    }
+}
+
+#[test]
 fn a_pass_that_was_refused_pays_for_no_other() {
     let mut proxy = Proxy::new();
     let new = [("x", "acme"), ("y", "new")];

@@ -70,6 +70,14 @@ impl Charge {
         }
     }
 
+    #[inline(never)]
+    fn note_others(&mut self, own: &[Target], cost: Tokens) {
+        for target in own.iter().skip(FIRST_MAX) {
+            let others = self.others.get_or_insert_default();
+            others.add(target.bucket(), cost);
+        }
+    }
+
     #[inline]
     fn first(&self) -> &[Target] {
         self.first.get(..self.first_len).unwrap_or_default()
@@ -141,6 +149,7 @@ impl Admission {
     /// has any. The proxy has followed so many redirects for it.
     #[inline]
     pub(crate) fn note_charge(&self, request: &mut Request, redirects: u32, charge: &mut Charge) {
+        let others = request.prepaid.take();
         let own = request.own_targets();
         for (place, target) in charge.first.iter_mut().zip(own) {
             *place = *target;
@@ -150,10 +159,9 @@ impl Admission {
         charge.round = self.rounds;
         charge.redirects = redirects;
         charge.has_canonical = request.has_canonical;
-        charge.others = request.prepaid.take();
-        for target in request.own_targets().iter().skip(FIRST_MAX) {
-            let others = charge.others.get_or_insert_default();
-            others.add(target.bucket(), request.cost);
+        charge.others = others;
+        if own.len() > FIRST_MAX {
+            charge.note_others(own, request.cost);
         }
     }
 
