@@ -124,11 +124,7 @@ impl Simulation {
                 lasts,
             } => self.stop(&envoys, coordinator, lasts),
             Action::Kill { envoys, ends } => {
-                let ended = if ends.drain.is_zero() {
-                    "killed"
-                } else {
-                    "drain"
-                };
+                let ended = ["drain", "killed"][usize::from(ends.drain.is_zero())];
                 self.mark(format!("{} {ended}", counted(envoys.len())));
                 self.end(envoys, ends);
             }

@@ -8,7 +8,7 @@ use super::setup::Regions;
 use super::{Envoy, Simulation};
 use crate::demand::Overlay;
 use crate::random::Random;
-use crate::scenario::{Cut, DemandChange, EventSpec, Scenario, Selection};
+use crate::scenario::{Cut, DemandChange, EventSpec, Scenario, Selection, Stop};
 use crate::topology::Node;
 
 // === impl Simulation ===
@@ -47,16 +47,7 @@ impl Simulation {
             return Some(Action::LoseTerm(coordinator, shards, lost.clone()));
         }
         if let Some(stop) = &event.stop {
-            let coordinator = stop.coordinator.as_ref();
-            let coordinator = coordinator.and_then(|name| self.named(name));
-            return Some(Action::Stop {
-                envoys: match coordinator {
-                    Some(_) => Vec::new(),
-                    None => self.select(&stop.envoys.clone().unwrap_or_default()),
-                },
-                coordinator,
-                lasts: stop.lasts.0,
-            });
+            return Some(self.planned_stop(stop));
         }
         if let Some(kill) = &event.kill {
             let envoys = self.select(&kill.envoys);
@@ -99,6 +90,19 @@ impl Simulation {
             return Some(Action::Trap(self.select(&trap.envoys)));
         }
         event.limits.map(Action::Limits)
+    }
+
+    fn planned_stop(&mut self, stop: &Stop) -> Action {
+        let coordinator = stop.coordinator.as_ref();
+        let coordinator = coordinator.and_then(|name| self.named(name));
+        Action::Stop {
+            envoys: match coordinator {
+                Some(_) => Vec::new(),
+                None => self.select(&stop.envoys.clone().unwrap_or_default()),
+            },
+            coordinator,
+            lasts: stop.lasts.0,
+        }
     }
 
     fn planned_cut(&mut self, cut: &Cut) -> Action {

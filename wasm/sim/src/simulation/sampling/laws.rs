@@ -71,7 +71,7 @@ impl Simulation {
         let after = CapacityTree::new(&self.scopes, &self.limits);
         let elapsed = self.elapsed();
         let (ideal, scopes) = (&mut self.tally.ideal, &self.scopes);
-        ideal.set_limits(elapsed, &after, scopes, &mut self.limits);
+        ideal.set_limits(elapsed, &after, scopes, &self.limits);
         let before = std::mem::replace(&mut self.capacities, after);
         let now = self.now();
         let mut changed = Vec::new();
