@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tollgate_tests::connection::{Connection, get};
 use tollgate_tests::coordinator::Coordinator;
@@ -110,6 +110,7 @@ async fn passing(
     let mut passed = 0;
     for _ in 0..20 {
         let status = connection.status_of(&request).await?;
+        ensure!(matches!(status, 200 | 429), "{path}: {status}");
         passed += usize::from(status == 200);
     }
     Ok(passed)

@@ -65,7 +65,7 @@ impl Proxy {
         redirects: &str,
         headers: &[(&str, &str)],
     ) -> bool {
-        let count = (redirects != "").then_some((REDIRECTS, redirects.as_bytes()));
+        let count = (!redirects.is_empty()).then_some((REDIRECTS, redirects.as_bytes()));
         let route = self.route.map(|metadata| (ROUTE, metadata));
         let properties = count.into_iter().chain(route);
         let properties = properties.map(|(path, value)| (path.to_owned(), value.to_vec()));

@@ -98,7 +98,8 @@ fn a_later_pass_pays_for_new_scopes_and_for_what_it_costs_more() {
 fn a_scope_pays_for_the_dearest_pass_of_a_chain() {
     let config = rules([safe_rule("tenant", 20), safe_rule("path", 20)]);
     // Costs and paths of the passes, and what is left of acme and of each path.
-    let rows: [(&[(u64, &str)], [u64; 3]); 4] = [
+    type Pass = (u64, &'static str);
+    let rows: [(&[Pass], [u64; 3]); 4] = [
         (&[(1, "a"), (5, "a"), (5, "a")], [15, 15, 20]),
         (&[(5, "a"), (1, "a"), (5, "a")], [15, 15, 20]),
         (&[(1, "a"), (5, "b"), (5, "b"), (6, "a")], [14, 14, 15]),
