@@ -22,7 +22,7 @@ wasip1 := "--locked -p tollgate-core -p tollgate-engine -p tollgate-proto -p tol
 apart := "--test sim --test it --test cluster --test compose --test attack"
 
 # Tests of the dynamic module in CI: one at least for each thing in which it is not the wasm filter.
-quick := "access_log address cel configuration::a_bad configuration::an_update examples::every_example final_cost keys memory nudges outage_logs::a_cluster_that per_route redirects shape::waiting shutdown statistics two_filters wait_queues workers::four in_flight::ten_thousand"
+quick := "access_log address cel configuration::a_bad configuration::an_update examples::every_example final_cost fleet_bucket keys memory nudges outage_logs::a_cluster_that per_route redirects shape::waiting shutdown statistics two_filters wait_queues workers::four in_flight::ten_thousand"
 
 [private]
 default:

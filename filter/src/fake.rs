@@ -132,6 +132,7 @@ impl Call {
             capacity,
             unlimited: false,
             burst: Some(capacity),
+            draw: None,
         };
         let scope = |asked: &v1::ScopeRequest| v1::ScopeResponse {
             scope: asked.scope.clone(),

@@ -380,6 +380,7 @@ fn answer(asked: &v1::RefreshRequest, input: &mut Input<'_>) -> v1::RefreshRespo
             capacity: float(input),
             unlimited: input.byte() == 1,
             burst: (input.byte() == 1).then(|| float(input)),
+            draw: None,
         };
         let answers = scope.units.iter().map(unit).collect();
         v1::ScopeResponse {

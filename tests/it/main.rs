@@ -20,6 +20,7 @@ mod fairness;
 mod fallback;
 mod false_coordinator;
 mod final_cost;
+mod fleet_bucket;
 mod groups;
 mod grpc;
 mod grpc_translated;

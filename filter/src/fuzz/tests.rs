@@ -216,6 +216,7 @@ fn scope_state() -> ScopeState {
             safe: Some(Capacity::from_whole(5)),
             capacity,
             burst: None,
+            draw: None,
         };
         let answer = UnitAnswer {
             unit,

@@ -9,6 +9,7 @@
 mod clocks;
 mod concurrency_limiter;
 mod demand_estimator;
+mod draws;
 mod fair_order;
 mod leader_lock;
 mod policy;

@@ -50,6 +50,25 @@ pub struct LeaseRequest {
     pub claim: Claim,
     /// Capacity that the client would use if nothing held it back.
     pub demand: Demand,
+    /// Tokens of the fleet's bucket that it draws; none if the client cannot draw.
+    pub draw: Option<DrawRequest>,
+}
+
+/// Draw of a client from the bucket of the whole fleet. Cumulative numbers are of this run of the
+/// client, so that a message that is lost, late or repeated changes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DrawRequest {
+    /// Tells accounts apart: with another one the numbers begin anew, as of a client that has given its
+    /// state up in between.
+    pub account: u64,
+    /// [`DrawAnswer::granted`] of the last answer that was applied.
+    pub drawn: Tokens,
+    /// The part of that which is not spent yet, and what its own bucket held beyond its burst.
+    pub holds: Tokens,
+    /// Tokens for which requests wait now.
+    pub needs: Tokens,
+    /// Tokens that the first of these needs.
+    pub first: Tokens,
 }
 
 /// Evidence behind [`LeaseRequest::has`]. Only a coordinator that lends on has more than one lease
@@ -82,6 +101,19 @@ pub struct Answer {
     pub capacity: Capacity,
     /// Burst of the whole resource; none if it is not known.
     pub burst: Option<Tokens>,
+    /// Tokens of the fleet's bucket; none if there is none that this client may draw of.
+    pub draw: Option<DrawAnswer>,
+}
+
+/// Tokens that a client gets of the bucket of the whole fleet. They end with its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrawAnswer {
+    /// All that were ever granted to this account of this run of the client.
+    pub granted: Tokens,
+    /// Tokens that are left.
+    pub left: Tokens,
+    /// Time after which the client should draw again, if it got fewer than it needs.
+    pub next: Option<Duration>,
 }
 
 /// Capacity lent for a time.
@@ -156,6 +188,7 @@ impl LeaseRequest {
             fingerprint: 0,
             claim: Claim::Lease,
             demand: Demand::of(wants),
+            draw: None,
         }
     }
 }

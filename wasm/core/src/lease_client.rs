@@ -187,6 +187,7 @@ impl LeaseClient {
             fingerprint: lease.map_or(0, |lease| lease.fingerprint),
             claim: Claim::Lease,
             demand,
+            draw: None,
         }
     }
 

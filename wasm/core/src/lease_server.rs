@@ -150,8 +150,8 @@ impl LeaseServer {
             slot.report(&mut self.pools);
             recount(&mut self.leases, known, slot);
             requeue(&mut self.timeouts, resource, slot);
-            if slot.is_stirred(&self.pools) {
-                // There is no time here to look at other clients by.
+            if slot.is_stirred(&self.pools) || slot.resource.client_count() == 0 {
+                // There is no time here to look at other clients, or at its bucket, by.
                 self.timeouts
                     .advance(&mut slot.queued_at, Instant::ZERO, resource);
             }
@@ -258,7 +258,7 @@ impl LeaseServer {
     }
 
     fn collect(&mut self, id: &ResourceId) {
-        let empty = |slot: &ResourceSlot| slot.resource.client_count() == 0;
+        let empty = |slot: &ResourceSlot| slot.resource.poll_timeout().is_none();
         if self.resources.get(id).is_some_and(empty)
             && let Some(mut slot) = self.resources.remove(id)
         {

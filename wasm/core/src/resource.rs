@@ -25,6 +25,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 mod allocation;
+mod fleet_bucket;
 mod nudges;
 mod silence;
 mod snapshot;
@@ -32,8 +33,9 @@ mod throttled;
 
 pub(crate) use self::allocation::Allocation;
 use self::allocation::{ClientEntry, TieBreak};
+pub use self::fleet_bucket::{FleetBucket, FleetBucketSnapshot};
 use self::silence::watch;
-pub use self::snapshot::{ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
+pub use self::snapshot::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
 pub use self::throttled::ThrottledSince;
 use crate::deadlines::Deadlines;
 use crate::hash::{fnv1a, fnv1a_after};
@@ -177,8 +179,10 @@ impl Resource {
         self.note_silences(now);
         self.expire(now);
         self.allocation.balance(now, &mut self.clients, pool);
+        self.allocation.fill(now);
         let had = self.allocation.sum_has;
         let answer = self.answer(now, client, request, clients_max, pool);
+        self.allocation.fill(now);
         self.stir_if_freed(had);
         pool.update(|| self.allocation.pool_totals());
         answer
@@ -234,7 +238,7 @@ impl Resource {
             let had = self.allocation.sum_has;
             self.unwatch(&key, &entry);
             self.expiries.remove(entry.queued_at, key);
-            self.allocation.forget(entry);
+            self.allocation.release(entry);
             self.stir_if_freed(had);
         }
     }
@@ -257,13 +261,24 @@ impl Resource {
         }
         self.stir_if_freed(had);
         self.stir_if_due(now);
+        self.allocation.fill(now);
+        if self.clients.is_empty() {
+            self.allocation.forget_if_full(now);
+        }
     }
 
-    /// Time at which a lease next expires, or clients are to be looked at again; none without
-    /// clients.
+    /// Time at which a lease next expires, or clients are to be looked at again. Without clients the time
+    /// at which the fleet's bucket is full, and nothing is to be remembered any more; none if it is.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let expiry = self.expiries.earliest()?;
+        let Some(expiry) = self.expiries.earliest() else {
+            return self.allocation.full_at();
+        };
         Some(self.look_at.map_or(expiry, |at| at.min(expiry)))
+    }
+
+    /// Tokens that no client has; none if clients cannot draw.
+    pub fn fleet_bucket(&self) -> Option<&FleetBucket> {
+        self.allocation.fleet.as_ref()
     }
 
     /// The limit that the last refresh came with.

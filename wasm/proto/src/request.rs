@@ -4,11 +4,11 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 use tollgate_core::lease::{
-    Band, Claim, ClientId, ClientRun, Demand, Epoch, IdError, LeaseRequest, Priority, ResourceId,
-    Run, Unit,
+    Band, Claim, ClientId, ClientRun, Demand, DrawRequest, Epoch, IdError, LeaseRequest, Priority,
+    ResourceId, Run, Unit,
 };
 pub use tollgate_core::message::{Refresh, Release, SCOPES_MAX, ScopeRefresh};
-use tollgate_core::units::Capacity;
+use tollgate_core::units::{Capacity, Tokens};
 
 use crate::field::{FieldError, Rule};
 use crate::{number, v1};
@@ -90,6 +90,7 @@ impl From<&(Unit, LeaseRequest)> for v1::UnitRequest {
             has_remaining_ms: ask.remaining.map(number::from_duration),
             has_fingerprint: ask.fingerprint,
             has_claim: from_claim(ask.claim),
+            draw: ask.draw.map(Into::into),
             ..Self::default()
         };
         match ask.demand.bands() {
@@ -117,7 +118,34 @@ impl TryFrom<&v1::UnitRequest> for LeaseRequest {
             fingerprint: message.has_fingerprint,
             claim: to_claim(message.has_claim),
             demand: demand(message)?,
+            draw: message.draw.map(Into::into),
         })
+    }
+}
+
+// === impl DrawRequest ===
+
+impl From<DrawRequest> for v1::Draw {
+    fn from(draw: DrawRequest) -> Self {
+        Self {
+            account: draw.account,
+            drawn: draw.drawn.as_micros(),
+            holds: draw.holds.as_micros(),
+            needs: draw.needs.as_micros(),
+            first: draw.first.as_micros(),
+        }
+    }
+}
+
+impl From<v1::Draw> for DrawRequest {
+    fn from(message: v1::Draw) -> Self {
+        Self {
+            account: message.account,
+            drawn: Tokens::from_micros(message.drawn),
+            holds: Tokens::from_micros(message.holds),
+            needs: Tokens::from_micros(message.needs),
+            first: Tokens::from_micros(message.first),
+        }
     }
 }
 

@@ -6,11 +6,12 @@
 use std::time::Duration;
 
 pub use tollgate_core::lease::UnitAnswer;
-use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin};
+use tollgate_core::lease::{Answer, DrawAnswer, Epoch, LeaseTerms, Origin};
+use tollgate_core::limit::LEASE_MAX;
 pub use tollgate_core::message::{
     MESSAGE_LEN_MAX, Refreshed, ScopeAnswer, ScopeError, UnusableAnswer,
 };
-use tollgate_core::units::{Capacity, CapacityError};
+use tollgate_core::units::{Capacity, CapacityError, Tokens};
 
 use crate::field::FieldError;
 use crate::request::{check_len, scope_id};
@@ -162,6 +163,7 @@ impl TryFrom<&v1::UnitResponse> for UnitAnswer {
             capacity: capacity_or_unlimited(message.capacity, message.unlimited)
                 .map_err(|error| FieldError::new("capacity", error))?,
             burst: burst.map_err(|error| FieldError::new("burst", error))?,
+            draw: message.draw.as_ref().map(draw).transpose()?,
         };
         Ok(Self {
             unit,
@@ -188,6 +190,20 @@ impl From<&UnitAnswer> for v1::UnitResponse {
             capacity,
             unlimited,
             burst: answer.burst.map(number::from_tokens),
+            draw: answer.draw.map(Into::into),
+        }
+    }
+}
+
+impl From<DrawAnswer> for v1::DrawResponse {
+    fn from(draw: DrawAnswer) -> Self {
+        // Not a moment earlier: the token is not there yet.
+        let up = Duration::from_nanos(999_999);
+        let next = draw.next.map(|next| next.saturating_add(up).min(LEASE_MAX));
+        Self {
+            granted: draw.granted.as_micros(),
+            left: draw.left.as_micros(),
+            next_ms: next.map(number::from_duration),
         }
     }
 }
@@ -206,6 +222,15 @@ impl From<LeaseTerms> for v1::Lease {
 }
 
 // === free functions ===
+
+fn draw(message: &v1::DrawResponse) -> Result<DrawAnswer, FieldError> {
+    let next = message.next_ms.map(number::to_remaining).transpose();
+    Ok(DrawAnswer {
+        granted: Tokens::from_micros(message.granted),
+        left: Tokens::from_micros(message.left),
+        next: next.map_err(|rule| FieldError::new("draw.next_ms", rule))?,
+    })
+}
 
 fn lease_terms(message: &v1::Lease) -> Result<LeaseTerms, FieldError> {
     Ok(LeaseTerms {

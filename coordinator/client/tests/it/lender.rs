@@ -89,6 +89,7 @@ impl Lender {
                 safe: None,
                 capacity: Capacity::from_whole(capacity),
                 burst: None,
+                draw: None,
             };
             Some(UnitAnswer {
                 unit: *unit,

@@ -30,6 +30,7 @@ fn answer() -> Answer {
         safe: None,
         capacity: Capacity::from_whole(100),
         burst: None,
+        draw: None,
     }
 }
 

@@ -7,6 +7,7 @@
 use core::time::Duration;
 
 use super::demand_estimator::{DemandEstimator, deviation};
+use super::draws::Draws;
 use super::policy::Policy;
 use super::process_lease::{LeaseState, Phase, ProcessLease};
 use crate::bucket::{BucketState, TakeError, TokenBucket};
@@ -36,6 +37,7 @@ pub struct RateLimiter {
     pub(super) lease: ProcessLease,
     pub(super) demand: DemandEstimator,
     pub(super) last_attempt: Instant,
+    pub(super) draws: Draws,
     pub(super) unit: Unit,
 }
 
@@ -90,6 +92,7 @@ impl RateLimiter {
             lease: ProcessLease::new(),
             demand: DemandEstimator::new(now),
             last_attempt: now,
+            draws: Draws::new(now),
             unit,
         };
         let (rate, burst) = limiter.flow(now, policy);
@@ -112,9 +115,16 @@ impl RateLimiter {
     ) -> DrawResult {
         self.lease.rouse(now, policy);
         if let Phase::Pending { until } = self.lease.phase {
+            let until = self.draws.need(now, need, until);
             return DrawResult::Pending { until };
         }
-        self.draw_at_once(now, policy, need, workers)
+        let drawn = self.draw_at_once(now, policy, need, workers);
+        match (drawn, self.draws.held_until) {
+            (DrawResult::Denied { .. }, Some(until)) if now < until => {
+                DrawResult::Pending { until }
+            }
+            _ => drawn,
+        }
     }
 
     /// Like [`RateLimiter::draw`] for a request that cannot be held: while the first answer is
@@ -129,7 +139,85 @@ impl RateLimiter {
         self.lease.rouse(now, policy);
         self.settle_bucket(now, policy);
         self.set_flow(now, policy);
-        self.take(now, need, workers)
+        let missing = self.draws.missing(need);
+        if missing == Tokens::ZERO {
+            self.draws.spend(need);
+            return DrawResult::Tokens(need);
+        }
+        match self.take(now, missing, workers) {
+            DrawResult::Tokens(tokens) => {
+                let left = need.saturating_sub(missing);
+                self.draws.spend(left);
+                DrawResult::Tokens(tokens.saturating_add(left))
+            }
+            denied if self.can_draw(now) => self.draw_of_fleet(now, policy, need, denied),
+            denied => denied,
+        }
+    }
+
+    /// Whether the coordinator lets it draw of the fleet's bucket.
+    fn can_draw(&self, now: Instant) -> bool {
+        let client = &self.lease.client;
+        self.draws.offered && client.failures == 0 && client.valid_lease(now).is_some()
+    }
+
+    /// Has the coordinator asked for the tokens of a request that the limiter has not, unless it is known
+    /// that there are none.
+    fn draw_of_fleet(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        need: Tokens,
+        denied: DrawResult,
+    ) -> DrawResult {
+        let burst = self.whole_burst();
+        if need > burst {
+            return DrawResult::ExceedsBurst { burst };
+        }
+        let earned_at = match denied {
+            DrawResult::Denied { retry_at } => retry_at,
+            _ => None,
+        };
+        let earliest = |at: Instant| Some(earned_at.map_or(at, |earned_at| earned_at.min(at)));
+        if let Some(next) = self.draws.next.filter(|next| now < *next) {
+            return DrawResult::Denied {
+                retry_at: earliest(next),
+            };
+        }
+        let debt = self.bucket.balance(now).min(0).unsigned_abs();
+        let needs = need.saturating_add(Tokens::from_micros(debt));
+        let until = now.saturating_add(policy.first_lease_wait);
+        self.draws.need(now, needs, until);
+        self.draw_soon(now);
+        // Who cannot wait for the answer is told when it is earned, here or by the whole fleet.
+        let earned_in = self.pays().time_for(need);
+        let by_fleet = earned_in.map(|time| now.saturating_add(time));
+        DrawResult::Denied {
+            retry_at: earned_at.or(by_fleet),
+        }
+    }
+
+    /// Makes the next request due at once, if there are tokens to ask for and no answer is awaited.
+    fn draw_soon(&mut self, now: Instant) {
+        if self.draws.needs > Tokens::ZERO && !self.lease.client.is_waiting() {
+            self.lease.client.make_due(now);
+        }
+    }
+
+    /// Notes that requests of a worker wait for `tokens` beside those that were drawn for.
+    pub fn need(&mut self, now: Instant, policy: &Policy, tokens: Tokens) {
+        let until = now.saturating_add(policy.first_lease_wait);
+        self.draws.need(now, tokens, until);
+    }
+
+    /// Tokens of the fleet's bucket that it was ever granted; none if it does not draw.
+    pub fn drawn(&self) -> Option<Tokens> {
+        self.draws.offered.then_some(self.draws.granted)
+    }
+
+    /// Whether requests may wait at `now` for an answer.
+    pub fn is_awaited(&self, now: Instant) -> bool {
+        self.lease.state(now) == LeaseState::Pending || self.draws.is_under_way(now)
     }
 
     fn take(&mut self, now: Instant, need: Tokens, workers: u32) -> DrawResult {
@@ -157,8 +245,10 @@ impl RateLimiter {
         }
         self.lease.rouse(now, policy);
         self.settle_bucket(now, policy);
-        self.bucket.charge(now, owed);
-        let most = micros(self.bucket.rate().tokens_in(policy.max_debt));
+        let missing = self.draws.missing(owed);
+        self.draws.spend(owed.saturating_sub(missing));
+        self.bucket.charge(now, missing);
+        let most = micros(self.pays().tokens_in(policy.max_debt));
         let parts = self.bucket.to_parts();
         self.bucket = TokenBucket::from_parts(BucketState {
             balance: parts.balance.max(most.saturating_neg()),
@@ -177,6 +267,14 @@ impl RateLimiter {
         self.take(now, Tokens::ONE, workers)
     }
 
+    /// Rate by which a debt is bounded: without a lease of its own the limit pays.
+    fn pays(&self) -> Rate {
+        match self.lease.client.capacity {
+            Some(whole) if self.draws.offered => whole.as_rate(),
+            _ => self.bucket.rate(),
+        }
+    }
+
     /// The most that a worker may owe before it should pay: about a token cache.
     pub fn owed_max(&self, workers: u32) -> Tokens {
         self.cache_size(workers)
@@ -185,7 +283,13 @@ impl RateLimiter {
     /// Takes back unspent tokens of a token cache.
     pub fn give_back(&mut self, now: Instant, policy: &Policy, tokens: Tokens) {
         self.settle_bucket(now, policy);
+        let before = self.bucket.balance(now);
         self.bucket.give_back(now, tokens);
+        if self.draws.offered {
+            let taken = self.bucket.balance(now).saturating_sub(before);
+            let taken = Tokens::from_micros(u64::try_from(taken).unwrap_or(0));
+            self.draws.keep(tokens.saturating_sub(taken));
+        }
     }
 
     /// Counts `attempts` made until `now`. True if they changed the wants so much that
@@ -246,11 +350,32 @@ impl RateLimiter {
         self.settle_bucket(now, policy);
         let more = self.wants_more();
         let (has, wants) = (self.has(now), self.wants_at(now, policy));
-        let message = self.lease.ask(now, policy, has, wants);
+        let mut message = self.lease.ask(now, policy, has, wants);
         if more {
             self.lease.expect_more();
         }
+        match &mut message {
+            LeaseMessage::Refresh(request) if self.unit == Unit::Requests && policy.draws => {
+                request.draw = Some(self.draws.request());
+            }
+            LeaseMessage::Release { .. } if self.draws.offered => self.give_all_up(now),
+            _ => {}
+        }
         message
+    }
+
+    /// Gives up all that it has of the fleet's bucket, but what it owes.
+    fn give_all_up(&mut self, now: Instant) {
+        self.draws.end();
+        self.drain(now);
+    }
+
+    /// Empties the bucket; what it owes it goes on owing.
+    fn drain(&mut self, now: Instant) {
+        self.fresh = false;
+        let balance = self.bucket.balance(now).min(0);
+        let empty = TokenBucket::empty(now, Rate::ZERO, Tokens::ZERO).to_parts();
+        self.bucket = TokenBucket::from_parts(BucketState { balance, ..empty });
     }
 
     /// Applies the answer to the request of `sequence`. False if it was dropped: it is not the
@@ -267,8 +392,14 @@ impl RateLimiter {
             return false;
         }
         self.settle_bucket(now, policy);
+        let held = self.held(now).filter(|_| answer.draw.is_some());
         self.lease.apply(now, origin, answer);
+        self.draws.apply(now, answer.draw.as_ref());
+        if answer.draw.is_some() && held.is_none() {
+            self.drain(now);
+        }
         self.settle_bucket(now, policy);
+        self.take_draw(now, held.unwrap_or_default());
         self.fresh &= self.lease.client.lease.is_none();
         if self.demand.wants() == Capacity::ZERO
             && let Some(full_at) = self.refills_until(now)
@@ -278,20 +409,52 @@ impl RateLimiter {
         true
     }
 
+    /// Tokens in its own bucket, if that has been counted as part of the fleet's so far.
+    fn held(&self, now: Instant) -> Option<Tokens> {
+        let is_counted = self.draws.offered && self.lease.client.valid_lease(now).is_some();
+        let balance = u64::try_from(self.bucket.balance(now)).unwrap_or(0);
+        is_counted.then_some(Tokens::from_micros(balance))
+    }
+
+    /// Keeps what its bucket, which `held` so much, has no room for any more. What it has drawn pays what
+    /// it owes, and goes into the bucket as far as there is room.
+    fn take_draw(&mut self, now: Instant, held: Tokens) {
+        let balance = self.bucket.balance(now);
+        let left = Tokens::from_micros(u64::try_from(balance).unwrap_or(0));
+        self.draws.keep(held.saturating_sub(left));
+        let debt = Tokens::from_micros(balance.min(0).unsigned_abs());
+        let room = i128::from(self.bucket.burst().as_micros()).saturating_sub(balance.into());
+        let room = Tokens::from_micros(u64::try_from(room).unwrap_or(0)).max(debt);
+        let paid = room.min(self.draws.left);
+        self.draws.spend(paid);
+        let parts = self.bucket.to_parts();
+        self.bucket = TokenBucket::from_parts(BucketState {
+            balance: parts.balance.saturating_add(micros(paid)),
+            ..parts
+        });
+        self.draw_soon(now);
+    }
+
     /// Notes that the request of `sequence` failed; the next one waits longer. `seed` spreads
     /// clients that fail together.
     pub fn handle_failure(&mut self, now: Instant, sequence: u64, seed: u64) {
+        self.draws.fail();
         self.lease.handle_failure(now, sequence, seed);
     }
 
     /// State of the lease at `now`.
     pub fn state(&self, now: Instant) -> LeaseState {
-        self.lease.state(now)
+        match self.lease.state(now) {
+            LeaseState::Leased if self.is_cut_off() => LeaseState::NoLease,
+            state => state,
+        }
     }
 
     /// Rate and burst at `now`.
     pub fn flow(&self, now: Instant, policy: &Policy) -> (Rate, Tokens) {
-        if let Some(lease) = self.lease.client.valid_lease(now) {
+        if let Some(lease) = self.lease.client.valid_lease(now)
+            && !self.is_cut_off()
+        {
             return match lease.capacity.as_rate() {
                 Rate::ZERO => (Rate::ZERO, Tokens::ZERO),
                 rate => (rate, lease.burst),
@@ -299,6 +462,15 @@ impl RateLimiter {
         }
         let known = self.known_limit(policy);
         policy.flow_without_lease(self.unit, known, self.demand.wants())
+    }
+
+    /// Whether it has nothing but what it draws, and cannot.
+    fn is_cut_off(&self) -> bool {
+        let client = &self.lease.client;
+        let has_none = client
+            .lease
+            .is_some_and(|lease| lease.capacity == Capacity::ZERO);
+        self.draws.offered && has_none && client.failures > 0
     }
 
     /// Limit of the resource as far as it is known.
@@ -320,6 +492,9 @@ impl RateLimiter {
     pub fn expected_rate(&self, now: Instant) -> Option<Rate> {
         let lease = self.lease.client.valid_lease(now)?;
         let whole = self.lease.client.capacity?;
+        if self.draws.offered {
+            return Some(whole.as_rate());
+        }
         let grows = self.lease.is_growing(now) || self.wants_more();
         (grows && lease.capacity < whole).then(|| whole.as_rate())
     }
@@ -371,11 +546,49 @@ impl RateLimiter {
 
     /// Level of the bucket at `now`.
     pub fn level(&self, now: Instant) -> BucketLevel {
-        let left = u64::try_from(self.bucket.balance(now)).unwrap_or(0);
+        let left = self.level_own(now);
+        if self.draws.offered {
+            return self.level_of_fleet(now, left);
+        }
         BucketLevel {
-            left: Tokens::from_micros(left),
+            left,
             next_in: self.bucket.time_until(now, Tokens::ONE),
             full_in: self.bucket.time_until(now, self.bucket.burst()),
+        }
+    }
+
+    /// Burst of the whole limit, as far as it is known; by default a second of the rate.
+    fn whole_burst(&self) -> Tokens {
+        let client = &self.lease.client;
+        match client.capacity {
+            Some(capacity) if !capacity.is_unlimited() => {
+                let usual = || capacity.as_rate().tokens_in(Duration::from_secs(1));
+                client.burst.unwrap_or_else(usual)
+            }
+            _ => Tokens::ZERO,
+        }
+    }
+
+    /// Tokens that it has itself, drawn or earned.
+    pub(super) fn level_own(&self, now: Instant) -> Tokens {
+        let earned = u64::try_from(self.bucket.balance(now)).unwrap_or(0);
+        self.draws.left.saturating_add(Tokens::from_micros(earned))
+    }
+
+    /// Level of the fleet's bucket, as far as it is known, and of the limiter, which has `own`.
+    fn level_of_fleet(&self, now: Instant, own: Tokens) -> BucketLevel {
+        let burst = self.whole_burst();
+        let rate = self.pays();
+        let fleet = self.draws.fleet_left(now, rate, burst);
+        let left = own.saturating_add(fleet).min(burst);
+        let next = self.draws.next.map(|next| next.saturating_since(now));
+        BucketLevel {
+            left,
+            next_in: match left >= Tokens::ONE {
+                true => Some(Duration::ZERO),
+                false => next.or_else(|| rate.time_for(Tokens::ONE.saturating_sub(left))),
+            },
+            full_in: rate.time_for(burst.saturating_sub(left)),
         }
     }
 
@@ -400,14 +613,15 @@ impl RateLimiter {
 
     /// Expiry of the lease, if there is one.
     pub fn lease_expiry(&self) -> Option<Instant> {
-        self.lease.client.lease.map(|lease| lease.expiry)
+        let lease = self.lease.client.lease.filter(|_| !self.is_cut_off());
+        lease.map(|lease| lease.expiry)
     }
 
     /// Whether nothing would be lost with this limiter: it has no lease, and is either idle while calls
     /// are answered and has earned back what it has taken, or abandoned with a full bucket.
     pub fn is_reusable(&self, now: Instant) -> bool {
         let abandoned = now.saturating_since(self.last_attempt) >= ABANDONED_AFTER;
-        let idle = self.lease.is_at_rest() && self.bucket.is_whole(now);
+        let idle = self.lease.is_at_rest() && self.is_as_new(now);
         self.lease.client.valid_lease(now).is_none() && (idle || abandoned && self.is_full(now))
     }
 
@@ -417,6 +631,7 @@ impl RateLimiter {
     /// no burst.
     fn settle_bucket(&mut self, now: Instant, policy: &Policy) {
         if let Some(expiry) = self.lease.lapse(now) {
+            self.draws.lapse();
             self.set_flow(expiry, policy);
         }
         if !matches!(self.lease.phase, Phase::Idle | Phase::Pending { .. }) {

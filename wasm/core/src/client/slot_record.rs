@@ -12,6 +12,7 @@ use core::ops::RangeInclusive;
 
 use super::concurrency_limiter::{ConcurrencyLimiter, WorkerShare};
 use super::demand_estimator::DemandEstimator;
+use super::draws::Draws;
 use super::process_lease::{Phase, ProcessLease};
 use super::rate_limiter::RateLimiter;
 use super::scope_state::ScopeState;
@@ -22,10 +23,10 @@ use crate::lease_client::{HeldLease, LeaseClient};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
 /// Versions 1 and 2 were a rate limiter for requests alone. Version 3 had no shards, in version 4 a
-/// concurrency limiter kept no lease but the last one, and before version 6 neither the burst of a
-/// limit was known nor what a bucket lacks beyond its burst; all are still read, so that an upgrade
-/// loses no lease.
-const VERSIONS: RangeInclusive<u8> = 3..=6;
+/// concurrency limiter kept no lease but the last one, before version 6 neither the burst of a limit was
+/// known nor what a bucket lacks beyond its burst, and before version 7 nothing was drawn; all are still
+/// read, so that an upgrade loses no lease.
+const VERSIONS: RangeInclusive<u8> = 3..=7;
 
 /// Value with a place in the record.
 trait Field: Sized {
@@ -117,7 +118,11 @@ records! {
     HeldLease { capacity, burst, expiry, fingerprint }
     Origin { epoch, shard since 4 or None }
     DemandEstimator { attempts, opened_at, average, low_since, low_max, measured }
-    RateLimiter { bucket, fresh, lease, demand, last_attempt; unit: Unit::Requests }
+    Draws { account, offered, granted, left, needs, first, held_until, next, fleet, answered_at }
+    RateLimiter {
+        bucket, fresh, lease, demand, last_attempt, draws since 7 or Draws::default();
+        unit: Unit::Requests
+    }
     WorkerShare { worker, held, peak, seen }
     ConcurrencyLimiter {
         lease, gets since 5 or Capacity::UNLIMITED, admitted, refused, opened_at, last, last_attempt,
@@ -244,7 +249,7 @@ impl Field for Vec<WorkerShare> {
 
 impl ScopeState {
     /// Bytes that an encoded state takes where requests alone are limited, at most.
-    pub const ENCODED_LEN_USUAL: usize = 192;
+    pub const ENCODED_LEN_USUAL: usize = 272;
 
     /// Appends the state to `bytes`.
     pub fn encode(&self, bytes: &mut Vec<u8>) {

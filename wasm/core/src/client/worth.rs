@@ -16,15 +16,20 @@ use super::process_lease::{Phase, ProcessLease};
 use super::rate_limiter::RateLimiter;
 use super::scope_state::ScopeState;
 use crate::lease::Unit;
-use crate::units::{Capacity, Instant, Rate};
+use crate::units::{Capacity, Instant, Rate, Tokens};
 
 /// Silence after which a limit of bytes is worth nothing: a stream that goes on tells of its bytes
 /// several times a second, and until then its bucket may be full.
 const NO_BYTES_FOR: Duration = Duration::from_secs(1);
 
+/// Time since the last attempt for which a limiter that draws each token counts as busy.
+const BUSY: Duration = Duration::from_secs(1);
+
 /// Worth of a state that holds nothing; of several, that of the least worth goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worth {
+    /// Whether it holds tokens of the fleet's bucket, which would be lost, or draws all the time.
+    is_drawing: bool,
     /// Whether a coordinator has told its limit. While none answers a newcomer would not know it, so
     /// scopes of which nothing is known go first.
     is_known: bool,
@@ -38,6 +43,7 @@ impl Worth {
     /// Returns the worth of two limiters of a scope.
     fn and(self, other: Self) -> Self {
         Self {
+            is_drawing: self.is_drawing || other.is_drawing,
             is_known: self.is_known || other.is_known,
             used_at: self.used_at.max(other.used_at),
         }
@@ -54,6 +60,7 @@ impl ProcessLease {
         let is_pending = matches!(self.phase, Phase::Pending { until } if now < until);
         let is_settled = self.client.lease.is_none_or(|lease| lease.expiry > now);
         let worth = Worth {
+            is_drawing: false,
             is_known: self.client.capacity.is_some(),
             used_at,
         };
@@ -85,10 +92,29 @@ impl RateLimiter {
         self.bucket.rate().is_unlimited() || self.bucket.balance(now) >= burst
     }
 
+    /// Returns whether a limiter that comes for the first time has as much: all that was taken has been
+    /// earned back, or it is the fleet's bucket that pays.
+    pub(super) fn is_as_new(&self, now: Instant) -> bool {
+        match self.only_draws() {
+            true => !self.draws.is_under_way(now) && self.bucket.balance(now) >= 0,
+            false => self.bucket.is_whole(now),
+        }
+    }
+
+    /// Whether it earns nothing, and draws each token.
+    fn only_draws(&self) -> bool {
+        self.draws.offered && self.bucket.rate() == Rate::ZERO
+    }
+
     fn worth(&self, now: Instant) -> Option<Worth> {
         let rate = self.bucket.rate();
-        let worth = self.lease.worth(now, self.last_attempt, rate);
-        worth.filter(|_| self.bucket.is_whole(now))
+        let worth = self.lease.worth(now, self.last_attempt, rate)?;
+        let is_busy = now.saturating_since(self.last_attempt) < BUSY;
+        let is_drawing = self.only_draws() && (is_busy || self.level_own(now) >= Tokens::ONE);
+        self.is_as_new(now).then_some(Worth {
+            is_drawing,
+            ..worth
+        })
     }
 
     fn worth_of_bytes(&self, now: Instant) -> Option<Worth> {

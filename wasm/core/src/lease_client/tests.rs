@@ -19,6 +19,7 @@ fn answer(gets: u64, secs: u64) -> Answer {
         safe: None,
         capacity: Capacity::from_whole(100),
         burst: None,
+        draw: None,
     }
 }
 

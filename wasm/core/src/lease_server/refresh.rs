@@ -56,6 +56,7 @@ impl LeaseServer {
         }
         let nothing = LeaseRequest {
             demand: Demand::of(Capacity::ZERO),
+            draw: None,
             ..request.clone()
         };
         let request = &nothing;
@@ -94,6 +95,7 @@ impl LeaseServer {
             safe: None,
             capacity: Capacity::UNLIMITED,
             burst: None,
+            draw: None,
         }
     }
 
@@ -124,7 +126,7 @@ impl LeaseServer {
         slot.resource.allocation.collect_from = self.started_at;
         slot.resource.allocation.collect_until = learning_until;
         slot.follow(&mut self.pools, call.id, call.terms, learning_until);
-        slot.resource.allocation.set_limit(call.terms.limit);
+        slot.resource.allocation.set_limit(now, call.terms.limit);
         let (resource, mut pool) = slot.linked(&mut self.pools);
         let answer =
             resource.handle_refresh(now, call.client, call.request, clients_max, &mut pool);

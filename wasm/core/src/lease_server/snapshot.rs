@@ -24,7 +24,7 @@ use super::{Bounds, DRAINS_MAX, LeaseServer, ResourceSlot, Start};
 use crate::lease::{ClientId, Epoch, ResourceId};
 use crate::limit::Limit;
 use crate::pool::Pool;
-use crate::resource::{ClientSnapshot, Resource};
+use crate::resource::{ClientSnapshot, FleetBucketSnapshot, Resource};
 use crate::units::Instant;
 
 /// State of a lease server, in durations that remain or have passed when it is written.
@@ -70,6 +70,8 @@ pub struct ResourceSnapshot {
     pub crowded: Duration,
     /// Time until the next round of max-rates, if these are the algorithm.
     pub balance: Duration,
+    /// Bucket of the whole fleet, if clients draw of it.
+    pub bucket: Option<FleetBucketSnapshot>,
     /// Its clients.
     pub clients: Vec<ClientSnapshot>,
 }
@@ -247,7 +249,8 @@ impl LeaseServer {
         node.taken_over_at = Some(now);
         let pools = snapshot.pools.iter().map(|pool| (&pool.id, pool));
         let pools: BTreeMap<_, _> = pools.collect();
-        for resource in snapshot.resources.iter().filter(|r| !r.clients.is_empty()) {
+        let holds = |r: &&ResourceSnapshot| !r.clients.is_empty() || r.bucket.is_some();
+        for resource in snapshot.resources.iter().filter(holds) {
             node.restore(now, resource, &pools)?;
         }
         for (client, time) in &snapshot.drains {
@@ -304,6 +307,10 @@ impl ResourceSlot {
             learning: self.resource.learning_until().saturating_since(now),
             crowded: self.resource.allocation.crowded_until.saturating_since(now),
             balance: self.resource.allocation.balance_at.saturating_since(now),
+            bucket: self
+                .resource
+                .fleet_bucket()
+                .map(|bucket| bucket.snapshot(now)),
             clients: self.resource.client_snapshots(now),
         }
     }

@@ -3,6 +3,7 @@
 mod answer;
 mod by_usage;
 mod client_entry;
+mod draw;
 mod fingerprint;
 mod grant;
 mod learning;
@@ -15,7 +16,7 @@ use self::client_entry::CountedLease;
 use self::client_entry::EntryTotals;
 pub(super) use self::client_entry::{ClientEntry, TieBreak};
 use self::presence::Presence;
-use super::RefreshError;
+use super::{FleetBucket, RefreshError};
 use crate::lack::Lack;
 use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Unit};
 use crate::lease_times::LeaseTimes;
@@ -47,6 +48,8 @@ pub(crate) struct Allocation {
     sum_usage: u128,
     /// Σ [`EntryTotals::gone`] over all entries, in micro-units.
     sum_gone: u128,
+    /// Σ [`EntryTotals::holds`] over all entries, in micro-tokens.
+    sum_holds: u128,
     /// Number of entries of silent clients.
     silent: u64,
     /// Time of the next round of max-rates, if these are the algorithm.
@@ -61,6 +64,10 @@ pub(crate) struct Allocation {
     pub(crate) stirred: bool,
     /// Whether the lease table fills, so that leases of young clients are to be short.
     pub(crate) is_filling: bool,
+    /// Bucket of the whole fleet, if clients draw of it.
+    pub(in crate::resource) fleet: Option<FleetBucket>,
+    /// Capacity below which clients draw.
+    pub(in crate::resource) drawn_below: Capacity,
 }
 
 // === impl Allocation ===
@@ -78,6 +85,7 @@ impl Allocation {
             sum_has: 0,
             sum_usage: 0,
             sum_gone: 0,
+            sum_holds: 0,
             silent: 0,
             balance_at: Instant::ZERO,
             pool: None,
@@ -85,12 +93,17 @@ impl Allocation {
             lack: Lack::default(),
             stirred: false,
             is_filling: false,
+            fleet: None,
+            drawn_below: draw::DRAWN_BELOW,
         }
     }
 
     /// Takes `limit` in place of the one known so far.
-    pub(crate) fn set_limit(&mut self, limit: &Limit) {
+    pub(crate) fn set_limit(&mut self, now: Instant, limit: &Limit) {
         if self.limit != *limit {
+            if let Some(bucket) = &mut self.fleet {
+                bucket.set_burst(now, limit.burst);
+            }
             self.limit = limit.clone();
             self.stirred = true;
         }
@@ -220,6 +233,10 @@ impl Allocation {
         self.sum_has = replaced(self.sum_has, before.has, after.has);
         self.sum_usage = replaced(self.sum_usage, before.usage, after.usage);
         self.sum_gone = replaced(self.sum_gone, before.gone, after.gone);
+        let others = self
+            .sum_holds
+            .saturating_sub(before.holds.as_micros().into());
+        self.sum_holds = others.saturating_add(after.holds.as_micros().into());
         let others = self.silent.saturating_sub(before.is_silent.into());
         self.silent = others.saturating_add(after.is_silent.into());
     }

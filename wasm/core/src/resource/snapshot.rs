@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{ClientKey, Resource};
+use super::{ClientKey, FleetBucket, Resource};
 use crate::lease::{ClientId, ClientRun, Demand};
 use crate::lease_server::ResourceSnapshot;
-use crate::units::{Capacity, Instant};
+use crate::units::{Capacity, Instant, Tokens};
 
 /// State of one client of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,24 @@ pub struct ClientSnapshot {
     /// Time for which it has got less than it wants at each refresh; none if it got as much at the
     /// last one.
     pub throttled_for: Option<Duration>,
+    /// What it has drawn.
+    pub draws: ClientDraws,
+}
+
+/// What a client has drawn of the fleet's bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientDraws {
+    /// The account that the numbers are of.
+    pub account: u64,
+    /// Whether it may draw, by its last request.
+    pub is_offered: bool,
+    /// Tokens that were ever granted to it.
+    pub granted: Tokens,
+    /// The part of these that it may not have spent.
+    pub holds: Tokens,
+    /// Tokens of the last grant that go with a larger lease: they are what its own bucket begins with, and
+    /// part of its cap.
+    pub in_cap: Tokens,
 }
 
 /// Presence of a client in a snapshot.
@@ -95,6 +113,8 @@ impl Resource {
         let mut resource = Self::new(snapshot.id.unit, snapshot.limit.clone(), learning_until);
         resource.allocation.crowded_until = now.saturating_add(snapshot.crowded);
         resource.allocation.balance_at = now.saturating_add(snapshot.balance);
+        let bucket = snapshot.bucket.as_ref();
+        resource.allocation.fleet = bucket.map(|bucket| FleetBucket::of(now, bucket));
         // The first refresh tells until when the coordinator as a whole learns.
         resource.allocation.collect_from = now;
         resource.allocation.collect_until = now;
@@ -108,6 +128,7 @@ impl Resource {
             resource.clients.insert(key, entry);
         }
         resource.watch_all();
+        resource.allocation.fill(now);
         Ok(resource)
     }
 }

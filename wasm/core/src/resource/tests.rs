@@ -3,6 +3,7 @@ use core::time::Duration;
 
 mod by_usage;
 mod doorman;
+mod draws;
 mod knobs;
 mod learning;
 mod runs;
@@ -80,7 +81,7 @@ pub(super) fn refresh(
     request: &LeaseRequest,
     (limit, clients_max): (&Limit, usize),
 ) -> Result<Answer, RefreshError> {
-    resource.allocation.set_limit(limit);
+    resource.allocation.set_limit(Instant::ZERO, limit);
     resource.handle_refresh(now, client, request, clients_max, &mut PoolLink(None))
 }
 

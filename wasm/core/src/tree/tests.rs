@@ -107,6 +107,7 @@ fn answer(capacity: Capacity) -> Answer {
         safe: None,
         capacity: Capacity::from_whole(1000),
         burst: None,
+        draw: None,
     }
 }
 

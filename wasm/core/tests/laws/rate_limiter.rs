@@ -148,6 +148,7 @@ fn leased(
         safe,
         capacity,
         burst: None,
+        draw: None,
     };
     let applied = limiter.handle_answer(START, policy, request.sequence, TERM, &answer);
     ensure!(applied, "the first answer was dropped");

@@ -45,6 +45,7 @@ pub(super) struct Reading {
     rate: Rate,
     pub(super) expected_rate: Option<Rate>,
     state: LeaseState,
+    is_awaited: bool,
     level: BucketLevel,
     wants: Capacity,
 }
@@ -67,6 +68,7 @@ impl Reading {
             rate,
             expected_rate: limiter.expected_rate(now),
             state: limiter.state(now),
+            is_awaited: limiter.is_awaited(now),
             level: limiter.level(now),
             wants: limiter.wants(),
         }
@@ -173,6 +175,7 @@ impl Admission {
             return Some(DrawResult::Ready);
         }
         if draw.may_hold && entry.pending_until.is_some_and(|until| draw.now < until) {
+            entry.short = entry.short.saturating_add(draw.cost);
             return Some(DrawResult::Pending);
         }
         let denial = entry.denial.as_deref();
@@ -210,7 +213,7 @@ impl Admission {
         entry.denial = None;
         match reading.draw {
             client::DrawResult::Tokens(tokens) => {
-                if reading.state != LeaseState::Pending {
+                if !reading.is_awaited {
                     entry.pending_until = None;
                 }
                 entry.cache.add(tokens);
@@ -231,6 +234,11 @@ impl Admission {
                 let soon = now.saturating_add(process.config.tick);
                 let denial = reading.denial(Unit::Requests, draw.cost, soon);
                 entry.denial = Some(Box::new(denial));
+                // The request cannot wait for the tokens that are asked for.
+                let is_drawing = reading.is_awaited && reading.state == LeaseState::Leased;
+                if changed.due_changed && is_drawing {
+                    self.ask_soon(target, changed.slot, now);
+                }
                 Ok(DrawResult::Denied(denial))
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tollgate_core::client::{LeaseMessage, LeaseState};
 use tollgate_core::lease::Unit;
-use tollgate_core::units::Instant;
+use tollgate_core::units::{Instant, Tokens};
 
 use super::{Admission, BucketId, Request, Target, entry};
 use crate::host::Host;
@@ -142,10 +142,15 @@ impl Admission {
         scope.state = FirstLeaseState::Elsewhere;
         let target = scope.target;
         let me = process.identity.worker;
+        let short = entry(&mut self.tables, target).map(|entry| core::mem::take(&mut entry.short));
+        let short = short.unwrap_or_default();
         let usage = self.permits(target).map(|permits| permits.usage(me));
         let changed = self.with_scope_state(process, target, now, |scope_state, policy| {
             if let (Some(limiter), Some(usage)) = (&mut scope_state.concurrency, &usage) {
                 limiter.report(now, usage);
+            }
+            if short > Tokens::ZERO {
+                scope_state.requests.need(now, policy, short);
             }
             (scope_state.ask(now, policy), scope_state.due())
         });
@@ -183,6 +188,7 @@ impl Admission {
             let is_answered = slots.contains(&scope.slot);
             if is_answered && let Some(entry) = entry(tables, scope.target) {
                 entry.pending_until = None;
+                entry.short = Tokens::ZERO;
                 // Requests that could not be held were refused for want of the lease.
                 entry.denial = None;
             }
@@ -211,6 +217,7 @@ impl Admission {
         let state = match slots.look(&process.host, scope.slot) {
             Ok(Some((_, scope_state))) => match &scope_state.concurrency {
                 Some(limiter) if limiter.state(now) == LeaseState::Pending => LeaseState::Pending,
+                _ if scope_state.requests.is_awaited(now) => LeaseState::Pending,
                 _ => scope_state.requests.state(now),
             },
             _ => LeaseState::NoLease,

@@ -46,6 +46,8 @@ pub(crate) struct Entry {
     pub(crate) pending_until: Option<Instant>,
     /// Round of housekeeping in which it was made.
     pub(crate) born: u64,
+    /// Tokens that held requests need, and that the shared table does not know of yet.
+    pub(crate) short: Tokens,
     /// The last time that attempts were counted.
     pub(crate) seen: Instant,
     /// Reports of no attempts that are still to be made when attempts end.
@@ -88,6 +90,7 @@ impl Entry {
             denial: None,
             pending_until: None,
             born: 0,
+            short: Tokens::ZERO,
             seen: now,
             quiet_reports: 0,
             limit_status: None,

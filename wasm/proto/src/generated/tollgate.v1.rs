@@ -67,6 +67,31 @@ pub struct UnitRequest {
     /// Kind of claim that `has` is.
     #[prost(enumeration = "Claim", tag = "10")]
     pub has_claim: i32,
+    /// Draw from the bucket of the whole fleet; absent from a client that cannot draw, which then lives on
+    /// its lease alone.
+    #[prost(message, optional, tag = "11")]
+    pub draw: ::core::option::Option<Draw>,
+}
+/// Draw of a client from the bucket of the whole fleet: tokens that no client has. Tokens are counted in
+/// millionths. The numbers that only grow are of one incarnation and one resource.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Draw {
+    /// `granted` of the last answer that the client has applied.
+    #[prost(uint64, tag = "1")]
+    pub drawn: u64,
+    /// What it has of that and has not spent, with what its own bucket held beyond its part of the burst.
+    #[prost(uint64, tag = "2")]
+    pub holds: u64,
+    /// Tokens for which requests wait now.
+    #[prost(uint64, tag = "3")]
+    pub needs: u64,
+    /// Tells accounts apart: with another one `drawn` and `granted` begin anew, as of a client that has
+    /// forgotten the resource in between.
+    #[prost(fixed64, tag = "4")]
+    pub account: u64,
+    /// Tokens that the first of the requests that wait needs: `next_ms` is about these.
+    #[prost(uint64, tag = "5")]
+    pub first: u64,
 }
 /// Demand of a client at one priority.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -168,6 +193,25 @@ pub struct UnitResponse {
     /// The burst of the whole resource, in tokens, at most 1e12; absent if it is not known.
     #[prost(double, optional, tag = "8")]
     pub burst: ::core::option::Option<f64>,
+    /// Tokens of the fleet's bucket. Absent if the client did not ask to draw, or there is no such bucket
+    /// for this resource now.
+    #[prost(message, optional, tag = "9")]
+    pub draw: ::core::option::Option<DrawResponse>,
+}
+/// Tokens that a client has of the bucket of the whole fleet. They are its own until its lease ends; its
+/// lease may be one of nothing. Tokens are counted in millionths.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DrawResponse {
+    /// All that were ever granted to this account of the client. What is more than in the last answer that
+    /// it has applied is new.
+    #[prost(uint64, tag = "1")]
+    pub granted: u64,
+    /// What is left in the bucket.
+    #[prost(uint64, tag = "2")]
+    pub left: u64,
+    /// If it got fewer than it needs: when to draw again, at most a day.
+    #[prost(uint64, optional, tag = "3")]
+    pub next_ms: ::core::option::Option<u64>,
 }
 /// Capacity lent for a time.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -725,6 +769,25 @@ pub struct ResourceSnapshot {
     /// Time until the next round, if the algorithm has rounds.
     #[prost(uint64, tag = "9")]
     pub balance_ms: u64,
+    /// Bucket of the whole fleet; absent if there is none.
+    #[prost(message, optional, tag = "10")]
+    pub bucket: ::core::option::Option<FleetBucketSnapshot>,
+}
+/// Bucket of the whole fleet. Tokens are counted in millionths.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FleetBucketSnapshot {
+    /// Tokens that are left.
+    #[prost(uint64, tag = "1")]
+    pub left: u64,
+    /// Burst of the limit that it is of.
+    #[prost(uint64, tag = "2")]
+    pub whole: u64,
+    /// Tokens that a lowered burst should have taken, and that were not there.
+    #[prost(uint64, tag = "3")]
+    pub missing: u64,
+    /// Time for which all tokens are promised to clients.
+    #[prost(uint64, tag = "4")]
+    pub turn_ms: u64,
 }
 /// State of one run of a client of a resource. Without an incarnation and a term it is one
 /// whose protocol does not tell its runs apart, such as Doorman's.
@@ -791,6 +854,21 @@ pub struct ClientSnapshot {
     /// Whether it is known that its refresh is missed.
     #[prost(bool, tag = "20")]
     pub missed: bool,
+    /// Whether it draws of the fleet's bucket.
+    #[prost(bool, tag = "21")]
+    pub draws: bool,
+    /// Tokens that were ever granted to it, in millionths.
+    #[prost(uint64, tag = "22")]
+    pub drawn: u64,
+    /// The part of these that it may not have spent.
+    #[prost(uint64, tag = "23")]
+    pub holds: u64,
+    /// The part of the last grant that goes with a larger lease.
+    #[prost(uint64, tag = "24")]
+    pub in_cap: u64,
+    /// The account that these numbers are of.
+    #[prost(fixed64, tag = "25")]
+    pub account: u64,
 }
 /// Demand at one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

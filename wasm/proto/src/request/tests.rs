@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
-use tollgate_core::units::Capacity;
+use tollgate_core::units::{Capacity, Tokens};
 
 use super::*;
 
@@ -259,6 +259,18 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn draw()(account: u64, drawn: u64, holds: u64, needs: u64, first: u64) -> DrawRequest {
+        DrawRequest {
+            account,
+            drawn: Tokens::from_micros(drawn),
+            holds: Tokens::from_micros(holds),
+            needs: Tokens::from_micros(needs),
+            first: Tokens::from_micros(first),
+        }
+    }
+}
+
+prop_compose! {
     fn ask()(
         sequence: u64,
         has in capacity(),
@@ -266,9 +278,10 @@ prop_compose! {
         fingerprint: u64,
         claim in prop::sample::select(vec![Claim::Lease, Claim::Several, Claim::AtLeast]),
         demand in demand(),
+        draw in option::of(draw()),
     ) -> LeaseRequest {
         let remaining = remaining_ms.map(Duration::from_millis);
-        LeaseRequest { sequence, has, remaining, fingerprint, claim, demand }
+        LeaseRequest { sequence, has, remaining, fingerprint, claim, demand, draw }
     }
 }
 

@@ -26,6 +26,7 @@ fn good() -> v1::RefreshResponse {
         capacity: 1000.0,
         unlimited: false,
         burst: Some(200.0),
+        draw: None,
     };
     let scope = |name: &str| v1::ScopeResponse {
         scope: name.to_owned(),
@@ -141,6 +142,7 @@ fn a_good_answer_is_read_as_it_was_meant() {
         safe: Some(Capacity::from_whole(5)),
         capacity: Capacity::from_whole(1000),
         burst: Some(Tokens::from_whole(200)),
+        draw: None,
     };
     assert_eq!(units(0)[0].answer, want);
     let limited = &refreshed.scopes[0].as_ref().unwrap().limited;
@@ -175,6 +177,7 @@ fn a_lease_that_is_over_is_not_sent() {
             safe: None,
             capacity: Capacity::UNLIMITED,
             burst: None,
+            draw: None,
         },
     };
     let message = v1::UnitResponse::from(&unit);
@@ -211,6 +214,16 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn draw()(granted: u64, left: u64, next in option::of(0..=86_400_000_u64)) -> DrawAnswer {
+        DrawAnswer {
+            granted: Tokens::from_micros(granted),
+            left: Tokens::from_micros(left),
+            next: next.map(Duration::from_millis),
+        }
+    }
+}
+
+prop_compose! {
     fn unit_answer()(
         unit in proptest::sample::select(Unit::ALL.to_vec()),
         sequence: u64,
@@ -219,10 +232,11 @@ prop_compose! {
         safe in option::of((0..1_u64 << 51).prop_map(Capacity::from_micros)),
         capacity in capacity(),
         burst in option::of(0..1_u64 << 51),
+        draw in option::of(draw()),
     ) -> UnitAnswer {
         let refresh_interval = Duration::from_millis(ms);
         let burst = burst.map(Tokens::from_micros);
-        let answer = Answer { lease, refresh_interval, safe, capacity, burst };
+        let answer = Answer { lease, refresh_interval, safe, capacity, burst, draw };
         UnitAnswer { unit, sequence, answer }
     }
 }

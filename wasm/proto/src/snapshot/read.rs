@@ -6,7 +6,9 @@ use std::time::Duration;
 use tollgate_core::lease::{Band, ClientId, ClientRun, Demand, Epoch, Priority, ResourceId};
 use tollgate_core::lease_server::{PoolSnapshot, ResourceSnapshot, Snapshot};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
-use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
+use tollgate_core::resource::{
+    ClientDraws, ClientSnapshot, FleetBucketSnapshot, LeaseSnapshot, PresenceSnapshot,
+};
 use tollgate_core::units::{Capacity, Tokens};
 
 use super::FORM;
@@ -72,6 +74,7 @@ impl Lists {
             learning: Duration::from_millis(message.learning_ms),
             crowded: Duration::from_millis(message.crowded_ms),
             balance: Duration::from_millis(message.balance_ms),
+            bucket: message.bucket.as_ref().map(bucket),
             clients: each("clients", &message.clients, |client_snapshot| {
                 self.client_snapshot(client_snapshot)
             })?,
@@ -107,6 +110,13 @@ impl Lists {
                 young_for: Duration::from_millis(message.young_for_ms),
             },
             throttled_for: message.throttled_for_ms.map(Duration::from_millis),
+            draws: ClientDraws {
+                account: message.account,
+                is_offered: message.draws,
+                granted: Tokens::from_micros(message.drawn),
+                holds: Tokens::from_micros(message.holds),
+                in_cap: Tokens::from_micros(message.in_cap),
+            },
         })
     }
 
@@ -184,6 +194,15 @@ fn at<'a, T>(field: &str, list: &'a [T], index: u32) -> Result<&'a T, FieldError
         let len = list.len();
         FieldError::new(field, Rule::Index { index, len })
     })
+}
+
+fn bucket(message: &v1::FleetBucketSnapshot) -> FleetBucketSnapshot {
+    FleetBucketSnapshot {
+        left: Tokens::from_micros(message.left),
+        whole: Tokens::from_micros(message.whole),
+        missing: Tokens::from_micros(message.missing),
+        turn_in: Duration::from_millis(message.turn_ms),
+    }
 }
 
 fn resource_id(scope: &str, unit: i32) -> Result<ResourceId, FieldError> {

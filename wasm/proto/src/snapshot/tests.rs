@@ -9,8 +9,10 @@ use tollgate_core::lease::{
 };
 use tollgate_core::lease_server::{Bounds, LeaseServer, PoolSnapshot, ResourceSnapshot, Terms};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
-use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
-use tollgate_core::units::{Capacity, Instant};
+use tollgate_core::resource::{
+    ClientDraws, ClientSnapshot, FleetBucketSnapshot, LeaseSnapshot, PresenceSnapshot,
+};
+use tollgate_core::units::{Capacity, Instant, Tokens};
 
 use super::*;
 
@@ -76,10 +78,10 @@ fn presence() -> impl Strategy<Value = PresenceSnapshot> {
 fn client_snapshot(client: &str) -> impl Strategy<Value = ClientSnapshot> + use<> {
     let id = ClientId::new(client).unwrap();
     let lents = (lent(), option::of(lent()), option::of(capacity()));
-    let of = (any::<u64>(), run());
+    let of = (any::<u64>(), run(), draws());
     let times = (ms(1 << 40), option::of(ms(1 << 40)), presence());
     (of, demand(), lents, times, any::<u64>()).prop_map(
-        move |((sequence, run), demand, (granted, prior, max_rate), times, fingerprint)| {
+        move |((sequence, run, draws), demand, (granted, prior, max_rate), times, fingerprint)| {
             let (granted_ago, throttled_for, presence) = times;
             ClientSnapshot {
                 client: ClientRun {
@@ -95,9 +97,38 @@ fn client_snapshot(client: &str) -> impl Strategy<Value = ClientSnapshot> + use<
                 prior,
                 presence,
                 throttled_for,
+                draws,
             }
         },
     )
+}
+
+fn tokens() -> impl Strategy<Value = Tokens> {
+    any::<u64>().prop_map(Tokens::from_micros)
+}
+
+fn draws() -> impl Strategy<Value = ClientDraws> {
+    let tokens = (tokens(), tokens(), tokens());
+    (any::<u64>(), any::<bool>(), tokens).prop_map(
+        |(account, is_offered, (granted, holds, in_cap))| ClientDraws {
+            account,
+            is_offered,
+            granted,
+            holds,
+            in_cap,
+        },
+    )
+}
+
+fn bucket() -> impl Strategy<Value = FleetBucketSnapshot> {
+    (tokens(), tokens(), tokens(), ms(1 << 40)).prop_map(|(left, whole, missing, turn_in)| {
+        FleetBucketSnapshot {
+            left,
+            whole,
+            missing,
+            turn_in,
+        }
+    })
 }
 
 fn limit() -> impl Strategy<Value = Limit> {
@@ -154,24 +185,27 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
         names.prop_flat_map(|names| names.into_iter().map(client_snapshot).collect::<Vec<_>>());
     let unit = prop::sample::select(&Unit::ALL[..]);
     let member = option::of(1_u32..);
-    let resource = (limit(), member, ms(1 << 40), clients);
+    let resource = (limit(), member, ms(1 << 40), option::of(bucket()), clients);
     let whole = (any::<u64>(), option::of(ms(1 << 40)), unit);
     (whole, limit(), vec(resource, 0..3), vec(ms(1 << 40), 0..3)).prop_map(
         |((epoch, learning_for, unit), pool, resources, drains)| {
             let gold = id("group/gold", unit);
-            let resource =
-                |(i, (limit, weight, learning, clients)): (usize, (_, Option<u32>, _, _))| {
-                    let weight = weight.and_then(NonZeroU32::new);
-                    ResourceSnapshot {
-                        id: id(&format!("tenant/{i}"), unit),
-                        limit,
-                        pool: weight.map(|weight| (gold.clone(), weight)),
-                        learning,
-                        crowded: learning,
-                        balance: learning,
-                        clients,
-                    }
-                };
+            let resource = |(i, (limit, weight, learning, bucket, clients)): (
+                usize,
+                (_, Option<u32>, _, _, _),
+            )| {
+                let weight = weight.and_then(NonZeroU32::new);
+                ResourceSnapshot {
+                    id: id(&format!("tenant/{i}"), unit),
+                    limit,
+                    pool: weight.map(|weight| (gold.clone(), weight)),
+                    learning,
+                    crowded: learning,
+                    balance: learning,
+                    bucket,
+                    clients,
+                }
+            };
             let drain =
                 |(i, time): (usize, Duration)| (ClientId::new(&format!("x/{i}")).unwrap(), time);
             Snapshot {
@@ -445,6 +479,7 @@ fn what_occurs_often_is_there_once() {
         prior: None,
         presence: PresenceSnapshot::default(),
         throttled_for: None,
+        draws: ClientDraws::default(),
     };
     let resource = |i: u32| ResourceSnapshot {
         id: id(&format!("tenant/{i}"), Unit::Requests),
@@ -453,6 +488,7 @@ fn what_occurs_often_is_there_once() {
         learning: Duration::ZERO,
         crowded: Duration::ZERO,
         balance: Duration::ZERO,
+        bucket: None,
         clients: vec![
             client_snapshot("node-1/0123456789abcdef"),
             client_snapshot("node-2/0123456789abcdef"),

@@ -7,7 +7,7 @@ use prost::Message as _;
 use tollgate_core::lease::{Band, ClientId, Priority, ResourceId};
 use tollgate_core::lease_server::{ResourceSnapshot, Snapshot};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, SafeCapacity};
-use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot};
+use tollgate_core::resource::{ClientSnapshot, FleetBucketSnapshot, LeaseSnapshot};
 
 use super::FORM;
 use crate::request::from_run;
@@ -99,6 +99,7 @@ impl<'a> Lists<'a> {
             learning_ms: left_ms(snapshot.learning),
             crowded_ms: left_ms(snapshot.crowded),
             balance_ms: left_ms(snapshot.balance),
+            bucket: snapshot.bucket.map(Into::into),
             clients: snapshot
                 .clients
                 .iter()
@@ -126,6 +127,11 @@ impl<'a> Lists<'a> {
             young_for_ms: left_ms(client_snapshot.presence.young_for),
             silent: client_snapshot.presence.silent,
             missed: client_snapshot.presence.missed,
+            draws: client_snapshot.draws.is_offered,
+            account: client_snapshot.draws.account,
+            drawn: client_snapshot.draws.granted.as_micros(),
+            holds: client_snapshot.draws.holds.as_micros(),
+            in_cap: client_snapshot.draws.in_cap.as_micros(),
             ..v1::ClientSnapshot::default()
         };
         match client_snapshot.demand.bands() {
@@ -198,6 +204,17 @@ impl From<LeaseSnapshot> for v1::LeaseSnapshot {
         Self {
             capacity: lent.capacity.as_micros(),
             remaining_ms: left_ms(lent.remaining),
+        }
+    }
+}
+
+impl From<FleetBucketSnapshot> for v1::FleetBucketSnapshot {
+    fn from(bucket: FleetBucketSnapshot) -> Self {
+        Self {
+            left: bucket.left.as_micros(),
+            whole: bucket.whole.as_micros(),
+            missing: bucket.missing.as_micros(),
+            turn_ms: left_ms(bucket.turn_in),
         }
     }
 }

@@ -169,6 +169,7 @@ fn scope_answer(scope: &Arc<str>, sequence: u64, granted: Granted) -> ScopeAnswe
         safe: granted.safe.map(Capacity::from_whole),
         capacity: Capacity::from_whole(1000),
         burst: None,
+        draw: None,
     };
     ScopeAnswer {
         scope: scope.clone(),

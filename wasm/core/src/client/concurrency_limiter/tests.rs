@@ -64,6 +64,7 @@ impl Process {
             safe: Some(Capacity::from_whole(3)),
             capacity: Capacity::from_whole(1000),
             burst: None,
+            draw: None,
         };
         self.limiter
             .handle_answer(self.now, sequence, Origin::alone(Epoch(1)), &answer)
@@ -410,6 +411,7 @@ fn without_a_lease_no_more_are_in_flight_than_the_limit() {
             safe: None,
             capacity: Capacity::from_whole(2),
             burst: None,
+            draw: None,
         };
         let origin = Origin::alone(Epoch(1));
         assert!(

@@ -27,6 +27,7 @@ fn answer(gets: u64, refresh_ms: u64) -> Answer {
         safe: None,
         capacity: Capacity::from_whole(200),
         burst: None,
+        draw: None,
     }
 }
 

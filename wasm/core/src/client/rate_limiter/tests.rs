@@ -107,6 +107,7 @@ fn answer(gets: u64) -> Answer {
         safe: Some(Capacity::from_whole(20)),
         capacity: Capacity::from_whole(1000),
         burst: None,
+        draw: None,
     }
 }
 

@@ -19,6 +19,7 @@ fn lent(gets: u64) -> Answer {
         safe: None,
         capacity: Capacity::from_whole(gets),
         burst: None,
+        draw: None,
     }
 }
 

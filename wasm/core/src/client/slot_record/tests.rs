@@ -106,22 +106,44 @@ fn decode_takes_back_what_encode_gave() {
     assert!(encoded(&scope_states()[0]).len() <= ScopeState::ENCODED_LEN_USUAL);
 }
 
+/// The record of `scope_state`, without draws, as it was before version 7.
+fn encoded_without_draws(scope_state: &mut ScopeState) -> Vec<u8> {
+    let mark = Draws {
+        granted: Tokens::from_micros(0x0102_0304_0506_0708),
+        ..Draws::default()
+    };
+    set_draws(scope_state, &mark);
+    let bytes = encoded(scope_state);
+    set_draws(scope_state, &Draws::default());
+    without(bytes, &mark)
+}
+
 /// The record of `scope_state`, without bursts and what buckets lack, as it was before version 6.
 fn encoded_without_bursts(scope_state: &mut ScopeState) -> Vec<u8> {
     let burst = Some(Tokens::from_micros(0x1234_5678_9abc_def0));
     let lacking = Tokens::from_micros(0x0fed_cba9_8765_4321);
     set_bursts(scope_state, burst, lacking);
-    let mut bytes = encoded(scope_state);
+    let bytes = encoded_without_draws(scope_state);
     set_bursts(scope_state, None, Tokens::ZERO);
-    let mut marks = [Vec::new(), Vec::new()];
-    burst.write(&mut marks[0]);
-    lacking.write(&mut marks[1]);
-    for mark in marks {
-        while let Some(at) = bytes.windows(mark.len()).position(|part| part == mark) {
-            bytes.drain(at..at + mark.len());
-        }
+    without(without(bytes, &burst), &lacking)
+}
+
+/// `bytes` without those of the fields that are `mark`.
+fn without(mut bytes: Vec<u8>, mark: &impl Field) -> Vec<u8> {
+    let mut marked = Vec::new();
+    mark.write(&mut marked);
+    while let Some(at) = bytes.windows(marked.len()).position(|part| part == marked) {
+        bytes.drain(at..at + marked.len());
     }
     bytes
+}
+
+fn set_draws(scope_state: &mut ScopeState, draws: &Draws) {
+    for unit in Unit::ALL {
+        if let Some(limiter) = scope_state.rate_mut(unit) {
+            limiter.draws = draws.clone();
+        }
+    }
 }
 
 fn set_bursts(scope_state: &mut ScopeState, burst: Option<Tokens>, lacking: Tokens) {
@@ -134,6 +156,15 @@ fn set_bursts(scope_state: &mut ScopeState, burst: Option<Tokens>, lacking: Toke
     }
     if let Some(limiter) = &mut scope_state.concurrency {
         limiter.lease.client.burst = burst;
+    }
+}
+
+#[test]
+fn decode_reads_what_a_filter_wrote_that_drew_nothing() {
+    for mut scope_state in scope_states() {
+        let mut bytes = encoded_without_draws(&mut scope_state);
+        bytes[0] = 6;
+        assert_eq!(ScopeState::decode(&bytes), Some(scope_state));
     }
 }
 

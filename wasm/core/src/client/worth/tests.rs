@@ -27,6 +27,7 @@ fn answer(gets: u64, whole: u64) -> Answer {
         safe: None,
         capacity: Capacity::from_whole(whole),
         burst: None,
+        draw: None,
     }
 }
 

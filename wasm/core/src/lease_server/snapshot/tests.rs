@@ -6,7 +6,7 @@ use super::*;
 use crate::lease::{ClientRun, Demand, LeaseRequest, Unit};
 use crate::lease_server::{PoolTerms, Terms};
 use crate::limit::Part;
-use crate::resource::{LeaseSnapshot, PresenceSnapshot};
+use crate::resource::{ClientDraws, LeaseSnapshot, PresenceSnapshot};
 use crate::units::Capacity;
 
 const BOUNDS: Bounds = Bounds {
@@ -71,6 +71,7 @@ fn snapshot() -> Snapshot {
         prior: None,
         presence: PresenceSnapshot::default(),
         throttled_for: None,
+        draws: ClientDraws::default(),
     };
     let resource = |scope, names: &[&'static str]| ResourceSnapshot {
         id: id(scope),
@@ -79,6 +80,7 @@ fn snapshot() -> Snapshot {
         learning: Duration::ZERO,
         crowded: Duration::ZERO,
         balance: Duration::ZERO,
+        bucket: None,
         clients: names.iter().map(|name| snapshot(name)).collect(),
     };
     Snapshot {

@@ -398,6 +398,7 @@ fn nudges_go_down_a_tree() {
             safe: None,
             capacity: Capacity::from_whole(100),
             burst: None,
+            draw: None,
         };
         let origin = Origin {
             shard: None,

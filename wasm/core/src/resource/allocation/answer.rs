@@ -46,6 +46,7 @@ impl Allocation {
             safe: self.safe(),
             capacity: self.capacity(),
             burst: self.whole_burst(),
+            draw: None,
         }
     }
 
@@ -76,7 +77,7 @@ impl Allocation {
 
     fn is_settled(&self, entry: &ClientEntry) -> bool {
         let granted = entry.granted.capacity;
-        suffices(granted, self.entitled(entry)) && suffices(granted, entry.has())
+        suffices(granted, self.reach(entry, granted).entitled) && suffices(granted, entry.has())
     }
 
     /// Length of a lease of nothing while others have not given back yet. Should no answer come when

@@ -2,9 +2,9 @@
 
 use super::Presence;
 use crate::lease::{Claim, Epoch, LeaseRequest};
-use crate::resource::{RefreshError, ThrottledSince};
+use crate::resource::{ClientDraws, RefreshError, ThrottledSince};
 use crate::share::BandHandles;
-use crate::units::{Capacity, Instant};
+use crate::units::{Capacity, Instant, Tokens};
 
 /// State of one client.
 #[derive(Debug)]
@@ -14,6 +14,9 @@ pub(in crate::resource) struct ClientEntry {
     pub(in crate::resource) term: Epoch,
     /// Sequence of the latest request of that run.
     pub(in crate::resource) sequence: u64,
+    pub(super) draws: ClientDraws,
+    /// Whether it came so lately, at its last request, that it draws rather than to be lent little.
+    pub(super) is_newcomer: bool,
     pub(super) granted: CountedLease,
     pub(super) granted_at: Instant,
     /// Whether it was not known then how much can be lent: so the next answer may differ, however
@@ -47,6 +50,8 @@ pub(super) struct EntryTotals {
     /// The other part, if it is silent.
     pub(super) gone: Capacity,
     pub(super) is_silent: bool,
+    /// Tokens of the fleet's bucket that it may hold.
+    pub(super) holds: Tokens,
 }
 
 /// Order of clients that want the same: the hash of the id and run, so that shares do not depend on
@@ -125,12 +130,16 @@ impl ClientEntry {
 
     /// Notes at a refresh whether the client gets less than it wants.
     pub(super) fn note_throttled(&mut self, now: Instant) {
-        self.throttled_since = match self.told(now).capacity < self.wants() {
-            true => self
-                .throttled_since
-                .or_else(|| Some(ThrottledSince::at(now))),
-            false => None,
-        };
+        // One that draws is throttled if it gets no tokens.
+        if !self.draws.is_offered || self.told(now).capacity > Capacity::ZERO {
+            self.note_shortage(now, self.told(now).capacity < self.wants());
+        }
+    }
+
+    /// Notes whether the client got less than it wants.
+    pub(super) fn note_shortage(&mut self, now: Instant, is_short: bool) {
+        let since = self.throttled_since.filter(|_| is_short);
+        self.throttled_since = since.or_else(|| is_short.then(|| ThrottledSince::at(now)));
     }
 
     /// The most that the client may be using.
@@ -153,6 +162,7 @@ impl ClientEntry {
             usage,
             gone,
             is_silent,
+            holds: self.draws.holds,
         }
     }
 

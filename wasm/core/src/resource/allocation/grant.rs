@@ -136,8 +136,9 @@ impl Allocation {
     /// Capacity that the client would get now, if it uses so much.
     pub(super) fn reach(&self, entry: &ClientEntry, used: Capacity) -> Reach {
         let free = self.free(entry.has());
-        let entitled = self.entitled(entry);
-        let wanted = entitled.saturating_add(self.headroom(entry));
+        let share = self.entitled(entry);
+        let wanted = self.leased(entry, share.saturating_add(self.headroom(entry)));
+        let entitled = share.min(wanted);
         // A client that has nothing is let into the reserve; the others keep their part of the share.
         let sure = match entry.has() {
             Capacity::ZERO => entitled,

@@ -5,6 +5,7 @@ use super::{
     Instant, LeaseRequest, Limit, NO_FINGERPRINT, Presence, RefreshError, TieBreak,
 };
 use crate::pool::PoolLink;
+use crate::resource::ClientDraws;
 
 /// Minimum intervals for which it is remembered that a client has to wait: it asks each time.
 const LACK_ASKS: u32 = 2;
@@ -41,6 +42,8 @@ impl Allocation {
             handles: self.shares.insert(tie_break, &request.demand, each),
             term,
             sequence: request.sequence,
+            draws: ClientDraws::default(),
+            is_newcomer: false,
             granted,
             granted_at: now,
             granted_pending: false,
@@ -55,7 +58,16 @@ impl Allocation {
         };
         self.replace_totals(EntryTotals::default(), entry.totals());
         self.report(pool);
+        self.note_draw(now, &mut entry, request.draw.as_ref());
+        let had = entry.has();
         let answer = self.settle(now, &mut entry, request, pool);
+        self.move_tokens(now, &mut entry, had);
+        let draw = self.draw(now, &mut entry, request.draw.as_ref());
+        let answer = Answer {
+            draw,
+            refresh_interval: self.interval(now, &entry, answer.refresh_interval),
+            ..answer
+        };
         self.note_answer(now, &mut entry, &answer);
         entry.queued_at = entry.next_expiry();
         (entry, answer)
@@ -82,6 +94,9 @@ impl Allocation {
             self.count_again(tie_break, entry, request);
         }
         self.report(pool);
+        if !twice {
+            self.note_draw(now, entry, request.draw.as_ref());
+        }
         // While learning, the counted lease may rest on a request that was sent to the master before
         // and arrived late; others may have the capacity that it claimed. Only the client's present
         // word may be confirmed, however early it asks. Of what is lent on, such a lease may last
@@ -96,7 +111,17 @@ impl Allocation {
             entry.note_throttled(now);
             self.repeat(now, entry)
         } else {
-            self.settle(now, entry, request, pool)
+            let had = entry.has();
+            let answer = self.settle(now, entry, request, pool);
+            self.move_tokens(now, entry, had);
+            answer
+        };
+        let needs = request.draw.filter(|_| !twice);
+        let draw = self.draw(now, entry, needs.as_ref());
+        let answer = Answer {
+            draw,
+            refresh_interval: self.interval(now, entry, answer.refresh_interval),
+            ..answer
         };
         self.note_answer(now, entry, &answer);
         Ok(answer)

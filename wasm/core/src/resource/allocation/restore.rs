@@ -24,6 +24,7 @@ impl ClientEntry {
             prior: self.prior.map(|prior| prior.lent(now)),
             presence: self.presence.snapshot(now),
             throttled_for: self.throttled_since.map(|since| since.elapsed(now)),
+            draws: self.draws,
         }
     }
 
@@ -66,6 +67,8 @@ impl Allocation {
                 .insert(tie_break, &snapshot.demand, Capacity::UNLIMITED),
             term: snapshot.client.run.term(),
             sequence: snapshot.sequence,
+            draws: snapshot.draws,
+            is_newcomer: false,
             granted,
             granted_at: now.saturating_sub(snapshot.granted_ago),
             granted_pending: false,

@@ -92,6 +92,7 @@ impl Fleet {
             learning: Duration::ZERO,
             crowded: Duration::ZERO,
             balance: Duration::ZERO,
+            bucket: None,
             clients: self.resource.client_snapshots(self.now),
         }
     }

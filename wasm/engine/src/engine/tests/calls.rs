@@ -188,6 +188,7 @@ pub(super) fn unit_lent((unit, ask): &(Unit, LeaseRequest), capacity: f64) -> Un
             safe: None,
             capacity,
             burst: None,
+            draw: None,
         },
     }
 }

@@ -94,6 +94,7 @@ impl Setup {
                     safe: None,
                     capacity,
                     burst: None,
+                    draw: None,
                 };
                 let sequence = request.sequence;
                 let answer = UnitAnswer {

@@ -1,0 +1,125 @@
+//! Client's half of the bucket of the whole fleet: the tokens that it has drawn, and those that
+//! requests wait for.
+
+use core::time::Duration;
+
+use crate::lease::{DrawAnswer, DrawRequest};
+use crate::units::{Instant, Rate, Tokens};
+
+/// Draws of one rate limiter; plain data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Draws {
+    /// Tells it apart from those of the scope before.
+    pub(super) account: u64,
+    /// Whether the last answer let it draw.
+    pub(super) offered: bool,
+    /// All tokens that it was ever granted.
+    pub(super) granted: Tokens,
+    /// Tokens that are left of these, or were more than its own bucket holds.
+    pub(super) left: Tokens,
+    /// Tokens that requests wait for, and that have not been asked for.
+    pub(super) needs: Tokens,
+    /// Tokens that the first of these requests needs.
+    pub(super) first: Tokens,
+    /// Time until which requests may be held for the next answer; none if no draw is under way.
+    pub(super) held_until: Option<Instant>,
+    /// Time before which there are no tokens.
+    pub(super) next: Option<Instant>,
+    /// Tokens that nobody had, by the last answer, and its time.
+    pub(super) fleet: Tokens,
+    pub(super) answered_at: Instant,
+}
+
+// === impl Draws ===
+
+impl Draws {
+    /// Draws of a limiter that begins at `now`.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            account: now.as_nanos(),
+            ..Self::default()
+        }
+    }
+
+    /// Tokens that are missing of `need`.
+    pub(super) fn missing(&self, need: Tokens) -> Tokens {
+        need.saturating_sub(self.left)
+    }
+
+    /// Spends `tokens`, of which there are enough.
+    pub(super) fn spend(&mut self, tokens: Tokens) {
+        self.left = self.left.saturating_sub(tokens);
+    }
+
+    /// Keeps `tokens` that were earned or returned.
+    pub(super) fn keep(&mut self, tokens: Tokens) {
+        self.left = self.left.saturating_add(tokens);
+    }
+
+    /// Whether requests may wait for tokens at `now`.
+    pub(super) fn is_under_way(&self, now: Instant) -> bool {
+        self.held_until.is_some_and(|until| now < until)
+    }
+
+    /// Notes that requests wait for `tokens`, until `until` at most.
+    pub(super) fn need(&mut self, now: Instant, tokens: Tokens, until: Instant) -> Instant {
+        if self.needs == Tokens::ZERO {
+            self.first = tokens;
+        }
+        self.needs = self.needs.saturating_add(tokens);
+        let held = self.held_until.filter(|until| now < *until);
+        *self.held_until.insert(held.unwrap_or(until))
+    }
+
+    /// The draw to tell the coordinator, for which requests wait `until` then at most.
+    pub(super) fn request(&mut self) -> DrawRequest {
+        DrawRequest {
+            account: self.account,
+            drawn: self.granted,
+            holds: self.left,
+            needs: core::mem::take(&mut self.needs),
+            first: core::mem::take(&mut self.first),
+        }
+    }
+
+    /// Takes an answer, which came at `now`.
+    pub(super) fn apply(&mut self, now: Instant, answer: Option<&DrawAnswer>) {
+        self.held_until = None;
+        self.offered = answer.is_some();
+        let Some(answer) = answer else {
+            self.next = None;
+            return;
+        };
+        self.keep(answer.granted.saturating_sub(self.granted));
+        self.granted = answer.granted;
+        self.fleet = answer.left;
+        self.answered_at = now;
+        self.next = answer.next.map(|next| now.saturating_add(next));
+    }
+
+    /// Notes that an answer will not come.
+    pub(super) fn fail(&mut self) {
+        self.held_until = None;
+    }
+
+    /// Gives all tokens up, with the lease.
+    pub(super) fn end(&mut self) {
+        self.left = Tokens::ZERO;
+        self.next = None;
+        self.held_until = None;
+    }
+
+    /// Forgets all tokens: they ended with the lease, and no other one is there.
+    pub(super) fn lapse(&mut self) {
+        self.end();
+        self.offered = false;
+    }
+
+    /// Tokens that nobody has, if they grow at `rate` up to `burst`.
+    pub(super) fn fleet_left(&self, now: Instant, rate: Rate, burst: Tokens) -> Tokens {
+        let elapsed: Duration = now.saturating_since(self.answered_at);
+        self.fleet
+            .saturating_add(rate.tokens_in(elapsed))
+            .min(burst)
+    }
+}

@@ -1,0 +1,115 @@
+use super::*;
+
+const NOW: Instant = Instant::ZERO;
+
+fn at(secs: u64) -> Instant {
+    Instant::from_nanos(secs * 1_000_000_000)
+}
+
+fn tokens(whole: u64) -> Tokens {
+    Tokens::from_whole(whole)
+}
+
+/// Ten a minute.
+fn ten() -> FleetBucket {
+    let mut bucket = FleetBucket::full(NOW, tokens(10));
+    bucket.set(NOW, Rate::from_micros(1_000_000 / 6 + 1), Tokens::ZERO);
+    bucket
+}
+
+#[test]
+fn all_that_is_there_can_be_drawn_and_no_more() {
+    let mut bucket = ten();
+    assert_eq!(bucket.take(NOW, tokens(7)), tokens(7));
+    assert_eq!(bucket.take(NOW, tokens(7)), tokens(3), "whole tokens");
+    assert_eq!(bucket.take(NOW, tokens(1)), Tokens::ZERO);
+    assert_eq!(bucket.take(at(6), tokens(1)), tokens(1));
+}
+
+#[test]
+fn what_clients_hold_has_no_room_here() {
+    let mut bucket = ten();
+    bucket.set(NOW, Rate::from_whole(1), tokens(4));
+    assert_eq!(bucket.left(at(100)), tokens(6));
+    bucket.set(at(100), Rate::from_whole(1), Tokens::ZERO);
+    assert_eq!(bucket.left(at(102)), tokens(8), "room brings no tokens");
+}
+
+#[test]
+fn under_overload_each_client_that_gets_nothing_has_a_turn_of_its_own() {
+    let mut bucket = FleetBucket::full(NOW, tokens(10));
+    bucket.set(NOW, Rate::from_micros(500_000), Tokens::ZERO);
+    bucket.take(NOW, tokens(10));
+    let mut promise = || {
+        bucket
+            .promise(NOW, tokens(1), 2, Duration::from_secs(1))
+            .as_secs()
+    };
+    let turns: [u64; 11] = core::array::from_fn(|_| promise());
+    assert_eq!(turns[..7], [2; 7], "whoever comes first");
+    assert_eq!(turns[7..], [2, 4, 6, 6], "within a round");
+    bucket.note_granted();
+    let next = bucket.promise(NOW, tokens(1), 2, Duration::ZERO);
+    assert_eq!(next.as_secs(), 6, "still crowded");
+    for _ in 0..3 {
+        bucket.note_granted();
+    }
+    assert_eq!(
+        bucket.promise(NOW, tokens(1), 2, Duration::ZERO).as_secs(),
+        2
+    );
+}
+
+#[test]
+fn a_bucket_that_does_not_fill_promises_nothing() {
+    let mut bucket = FleetBucket::full(NOW, Tokens::ZERO);
+    let after = Duration::from_secs(3);
+    assert_eq!(bucket.promise(NOW, tokens(1), 2, after), after);
+}
+
+#[test]
+fn a_burst_there_and_back_again_leaves_what_was_there() {
+    for (used, low) in [(1, 1), (40, 1), (100, 7), (3, 100), (0, 0)] {
+        let mut bucket = FleetBucket::full(NOW, tokens(100));
+        bucket.take(NOW, tokens(used));
+        bucket.set_burst(NOW, tokens(low));
+        let least = 100_u64.saturating_sub(used).saturating_sub(100 - low);
+        assert_eq!(bucket.left(NOW), tokens(least), "{used} used, burst {low}");
+        bucket.set_burst(NOW, tokens(100));
+        assert_eq!(
+            bucket.left(NOW),
+            tokens(100 - used),
+            "{used} used, burst {low} and back"
+        );
+    }
+}
+
+#[test]
+fn a_raise_adds_the_difference_at_once() {
+    let mut bucket = FleetBucket::full(NOW, tokens(10));
+    bucket.take(NOW, tokens(10));
+    bucket.set_burst(NOW, tokens(20));
+    assert_eq!(bucket.left(NOW), tokens(10));
+}
+
+#[test]
+fn it_tells_when_it_is_full() {
+    let mut bucket = FleetBucket::full(NOW, tokens(10));
+    let rate = Rate::from_whole(2);
+    bucket.set(NOW, rate, Tokens::ZERO);
+    assert_eq!(bucket.full_at(rate), Some(NOW));
+    bucket.take(NOW, tokens(10));
+    assert_eq!(bucket.full_at(rate), Some(at(5)));
+    assert_eq!(bucket.full_at(Rate::ZERO), None);
+}
+
+#[test]
+fn a_snapshot_holds_all() {
+    let mut bucket = ten();
+    bucket.take(NOW, tokens(10));
+    bucket.promise(NOW, tokens(1), 2, Duration::ZERO);
+    bucket.set_burst(NOW, tokens(3));
+    let mut restored = FleetBucket::of(at(9), &bucket.snapshot(NOW));
+    restored.set(at(9), Rate::from_micros(1_000_000 / 6 + 1), Tokens::ZERO);
+    assert_eq!(restored.snapshot(at(9)), bucket.snapshot(NOW));
+}

@@ -1,0 +1,204 @@
+//! Draws of the fleet's bucket.
+
+use alloc::format;
+
+use super::*;
+use crate::lease::{DrawAnswer, DrawRequest};
+use crate::units::Tokens;
+
+/// Clients that draw, on a clock that the test moves.
+struct Drawers {
+    resource: Resource,
+    now: Instant,
+    sequence: u64,
+    account: u64,
+    /// For each what it has applied, and what it has left.
+    clients: [(u64, u64); 3],
+}
+
+// === impl Drawers ===
+
+impl Drawers {
+    /// Three clients of a limit of `rate` millionths a second.
+    fn new(rate: u64, burst: u64) -> Self {
+        let limit = Limit {
+            burst: Tokens::from_whole(burst),
+            ..Limit::new(Capacity::from_micros(rate))
+        };
+        let mut resource = Resource::new(Unit::Requests, limit, Instant::ZERO);
+        resource.allocation.drawn_below = Capacity::MAX;
+        Self {
+            resource,
+            now: Instant::from_nanos(1),
+            sequence: 0,
+            account: 1,
+            clients: [(0, 0); 3],
+        }
+    }
+
+    fn after(&mut self, secs: u64) -> &mut Self {
+        self.now = self.now.saturating_add(Duration::from_secs(secs));
+        self
+    }
+
+    /// Asks for `needs` tokens; the answer is lost.
+    fn lose(&mut self, client: usize, needs: u64) -> Answer {
+        self.sequence += 1;
+        let (drawn, holds) = self.clients[client];
+        let draw = DrawRequest {
+            account: self.account,
+            drawn: Tokens::from_whole(drawn),
+            holds: Tokens::from_whole(holds),
+            needs: Tokens::from_whole(needs),
+            first: Tokens::ONE,
+        };
+        let request = LeaseRequest {
+            draw: Some(draw),
+            ..LeaseRequest::new(self.sequence, Capacity::ZERO, Capacity::from_whole(1))
+        };
+        let id = ClientId::new(&format!("envoy-{client}/0")).unwrap();
+        let run = ClientRun {
+            id,
+            run: Run::Incarnation(NonZeroU64::MIN),
+        };
+        let mut pool = PoolLink(None);
+        let answer = self
+            .resource
+            .handle_refresh(self.now, &run, &request, 10, &mut pool);
+        answer.unwrap()
+    }
+
+    /// Asks for `needs` tokens, and spends what it gets; returns how many it got, and when to come back.
+    fn draw(&mut self, client: usize, needs: u64) -> (u64, Option<Duration>) {
+        let answer = self.lose(client, needs);
+        assert_eq!(answer.lease.unwrap().capacity, Capacity::ZERO);
+        let DrawAnswer { granted, next, .. } = answer.draw.unwrap();
+        let (drawn, holds) = self.clients[client];
+        let left = granted.whole() - drawn + holds;
+        let spent = left.min(needs);
+        self.clients[client] = (granted.whole(), left - spent);
+        (spent, next)
+    }
+}
+
+#[test]
+fn ten_a_minute_is_ten_wherever_they_are_drawn() {
+    let mut fleet = Drawers::new(1_000_000 / 6, 10);
+    let got: u64 = (0..13).map(|i| fleet.draw(i % 3, 1).0).sum();
+    assert_eq!(got, 10);
+    let (none, next) = fleet.draw(0, 1);
+    assert_eq!((none, next.unwrap().as_secs()), (0, 6), "the next token");
+    let later: u64 = (0..40).map(|i| fleet.after(3).draw(i % 3, 1).0).sum();
+    assert!((19..=20).contains(&later), "{later} in two minutes");
+}
+
+#[test]
+fn an_answer_that_is_lost_is_made_up_for_by_the_next() {
+    let mut fleet = Drawers::new(1_000_000 / 6, 10);
+    let lost = fleet.lose(0, 4).draw.unwrap();
+    assert_eq!(lost.granted, Tokens::from_whole(4));
+    assert_eq!(fleet.draw(0, 4).0, 4, "the same tokens");
+    assert_eq!(fleet.draw(1, 10).0, 6);
+}
+
+#[test]
+fn a_request_that_comes_twice_brings_nothing_more() {
+    let mut fleet = Drawers::new(1_000_000 / 6, 10);
+    let first = fleet.lose(0, 4).draw.unwrap();
+    fleet.sequence -= 1;
+    let again = fleet.lose(0, 4).draw.unwrap();
+    assert_eq!(again.granted, first.granted);
+}
+
+#[test]
+fn what_a_client_holds_has_no_room_in_the_bucket() {
+    let mut fleet = Drawers::new(1_000_000, 10);
+    fleet.lose(0, 6);
+    fleet.after(8);
+    assert_eq!(fleet.draw(1, 10).0, 4);
+}
+
+#[test]
+fn what_a_client_held_that_has_gone_is_room_again() {
+    let mut fleet = Drawers::new(1_000_000, 10);
+    fleet.lose(0, 6);
+    fleet.after(20);
+    assert_eq!(fleet.draw(1, 20).0, 4, "its lease has just ended");
+    fleet.after(1).draw(1, 0);
+    fleet.after(20);
+    assert_eq!(fleet.draw(1, 20).0, 10, "it has said that all is spent");
+}
+
+#[test]
+fn a_large_share_is_leased_at_once_and_a_small_one_after_a_while() {
+    let mut fleet = Drawers::new(100_000_000, 100);
+    assert_eq!(fleet.draw(0, 1).0, 1, "a newcomer draws");
+    fleet.after(1).lose(0, 0);
+    let leased = fleet.after(1).lose(0, 0).lease.unwrap().capacity;
+    assert!(leased > Capacity::from_whole(50), "{leased}");
+    let mut fleet = Drawers::new(300_000_000, 300);
+    let answer = fleet.lose(0, 1);
+    assert!(answer.lease.unwrap().capacity >= Capacity::from_whole(10));
+    // Its own bucket begins with as much of the tokens as it has leased of the rate.
+    let leased = fleet.resource.sum_has() as u64;
+    let draw = answer.draw.unwrap();
+    assert_eq!(draw.granted.as_micros(), leased);
+    assert_eq!(draw.left.as_micros(), 300_000_000 - leased);
+}
+
+#[test]
+fn a_bucket_is_remembered_until_it_is_full() {
+    let mut fleet = Drawers::new(1_000_000, 10);
+    fleet.draw(0, 9);
+    let run = ClientRun {
+        id: ClientId::new("envoy-0/0").unwrap(),
+        run: Run::Incarnation(NonZeroU64::MIN),
+    };
+    fleet.resource.handle_release(&run, u64::MAX);
+    assert_eq!(fleet.resource.client_count(), 0);
+    fleet.resource.expire(fleet.now);
+    let mut looks = 0;
+    while let Some(at) = fleet.resource.poll_timeout() {
+        fleet.resource.expire(at);
+        fleet.now = at;
+        looks += 1;
+    }
+    assert_eq!((fleet.now.as_nanos() - 1) / 1_000_000_000, 9);
+    assert!(looks <= 2, "{looks}");
+}
+
+#[test]
+fn a_lowered_burst_comes_back_with_what_was_left() {
+    let mut fleet = Drawers::new(1_000_000, 100);
+    assert_eq!(fleet.draw(0, 1).0, 1);
+    let limit = fleet.resource.limit().clone();
+    let low = Limit {
+        burst: Tokens::ONE,
+        ..limit.clone()
+    };
+    let allocation = &mut fleet.resource.allocation;
+    allocation.set_limit(fleet.now, &low);
+    allocation.set_limit(fleet.now, &limit);
+    assert_eq!(fleet.draw(0, 100).0, 99);
+}
+
+#[test]
+fn a_client_that_has_forgotten_what_it_drew_is_not_granted_it_again() {
+    let mut fleet = Drawers::new(1_000_000, 10);
+    assert_eq!(fleet.draw(0, 4).0, 4);
+    (fleet.clients[0], fleet.account) = ((0, 0), 2);
+    assert_eq!(fleet.draw(0, 10).0, 6);
+}
+
+#[test]
+fn what_a_lease_had_gathered_comes_back_with_its_release() {
+    let mut fleet = Drawers::new(300_000_000, 300);
+    fleet.lose(0, 0);
+    let run = ClientRun {
+        id: ClientId::new("envoy-0/0").unwrap(),
+        run: Run::Incarnation(NonZeroU64::MIN),
+    };
+    fleet.resource.handle_release(&run, u64::MAX);
+    let left = fleet.resource.fleet_bucket().unwrap().left(fleet.now);
+    assert_eq!(left.whole(), 300);
+}
