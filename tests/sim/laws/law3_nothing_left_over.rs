@@ -1,6 +1,6 @@
 //! When demand is stable, every client has its wants, or the capacity is fully leased: its own or
 //! the pool's, each without its reserve. Algorithms that go by usage promise it only where all that
-//! is wanted fits.
+//! is wanted fits. Who draws each token has no lease; what it wants is left in the fleet's bucket.
 
 use tollgate_sim::{ClientKey, ClientView};
 
@@ -60,7 +60,10 @@ fn unsatisfied(fleet: &Fleet) -> Vec<ClientView<'_>> {
     let used = |member: usize| {
         fleet
             .clients_of(member)
-            .map(|client| has(&client))
+            .map(|client| match client.only_draws() {
+                true => client.wants(),
+                false => has(&client),
+            })
             .sum::<f64>()
     };
     let members = history.members.iter().enumerate();
@@ -91,7 +94,9 @@ fn unsatisfied(fleet: &Fleet) -> Vec<ClientView<'_>> {
         }
         // A demand of a few in a second is measured coarsely, hence the one; and bytes more so.
         let part = if usual > 1 { 0.96 } else { 0.99 };
-        let more = |client: &ClientView<'_>| has(client) + (usual as f64) < client.wants() * part;
+        let more = |client: &ClientView<'_>| {
+            !client.only_draws() && has(client) + (usual as f64) < client.wants() * part
+        };
         unsatisfied.extend(fleet.clients_of(i).filter(more));
     }
     unsatisfied

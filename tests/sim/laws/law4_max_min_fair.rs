@@ -82,7 +82,7 @@ fn short(fleet: &Fleet) -> Vec<(ClientView<'_>, f64)> {
         let clients: Vec<_> = fleet.clients_of(i).collect();
         let shares = shares(&clients, capacity);
         let less = |(client, share): &(ClientView<'_>, f64)| {
-            has(client) < share * part - 1.0 - slack(fleet)
+            !client.only_draws() && has(client) < share * part - 1.0 - slack(fleet)
         };
         short.extend(clients.into_iter().zip(shares).filter(less));
     }

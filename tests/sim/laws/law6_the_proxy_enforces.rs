@@ -2,6 +2,8 @@
 //! bytes, which are paid when they have passed, one body per worker more. Requests that were held for
 //! the first lease go on together, before any of their bodies has passed: of these, all bodies.
 //!
+//! What it was granted of the fleet's bucket comes on top.
+//!
 //! Checked with a leaky level: it rises by one with every token spent and falls at the rate in
 //! force. The level is at most the burst exactly if no window admits more than the law says. The
 //! requests in flight are checked where permits are drawn, by the workers.
@@ -31,6 +33,9 @@ struct Level {
     cache: f64,
     /// Bytes of requests that went on together, beyond one body, until they are paid.
     together: f64,
+    /// Tokens that it was granted of the fleet's bucket, and those of them that it has not spent.
+    drawn: f64,
+    credit: f64,
 }
 
 impl Law for Law6 {
@@ -63,11 +68,20 @@ impl Law6 {
             burst,
             cache: 1.0,
             together: 0.0,
+            drawn: 0.0,
+            credit: 0.0,
         });
+        let drawn = p
+            .drawn()
+            .map_or(level.drawn, |drawn| micros(drawn.as_micros()));
+        level.credit += (drawn - level.drawn).max(0.0);
+        level.drawn = drawn;
         // A change of the rate may have come at any time since the last event.
         let fastest = level.rate.max(rate);
         level.level -= fastest * now.saturating_since(level.at).as_secs_f64();
-        level.level = level.level.max(0.0) + p.admitted() as f64 - p.forgiven();
+        let granted = level.credit.min(p.admitted() as f64);
+        level.credit -= granted;
+        level.level = level.level.max(0.0) + p.admitted() as f64 - granted - p.forgiven();
         if p.debt_cut() {
             // Only the debt of the bucket, and bytes not yet counted in it, are still to be paid.
             let owed = p.owed() + p.uncounted();

@@ -240,6 +240,16 @@ impl<'a> ClientView<'a> {
         }
     }
 
+    /// Returns the tokens that it was ever granted of the fleet's bucket; none if it does not draw.
+    pub fn drawn(&self) -> Option<Tokens> {
+        self.rate().and_then(RateLimiter::drawn)
+    }
+
+    /// Returns whether it has no lease of its own, because it draws each token.
+    pub fn only_draws(&self) -> bool {
+        self.drawn().is_some() && self.has() == Capacity::ZERO
+    }
+
     /// Returns whether permits of a worker that has trapped may be missing.
     pub fn misses_permits(&self) -> bool {
         let Some(at) = self.process.trapped_at else {

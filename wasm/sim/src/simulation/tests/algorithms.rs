@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// Returns the figures of a fleet of which two Envoys want little, two more than an equal part, and
+/// Returns the figures of a fleet of which two Envoys want little, though enough for a lease, two more than an equal part, and
 /// one far more, with `algorithm` in place of the limit's.
 fn figures(algorithm: Algorithm) -> Figures {
     let mut scenario = fleet(0, 0.0);
     let shape = scenario.demand.remove(0);
     scenario.envoys.clear();
     for (name, count, each) in [
-        ("small", 2, 10.0),
+        ("small", 2, 25.0),
         ("middle", 2, 50.0),
         ("large", 1, 1000.0),
     ] {
@@ -60,10 +60,10 @@ fn max_min_is_the_measure_of_fairness() {
 #[test]
 fn what_a_capacity_of_each_envoy_exceeds_is_shown() {
     let own = figures(Algorithm::Static);
-    // Four have the 120 that they want, the fifth all of the 200.
-    assert!((own.worst - 1.6).abs() < 0.01, "{own:?}");
+    // Four have the 150 that they want, the fifth all of the 200.
+    assert!((own.worst - 1.75).abs() < 0.01, "{own:?}");
     assert_eq!(own.over_capacity, 25, "{own:?}");
-    // Four have their shares, the fifth 2.5 times its 80.
-    assert!((own.fairness.unwrap() - 0.824).abs() < 0.01, "{own:?}");
+    // Four have their shares, the fifth four times its 50.
+    assert!((own.fairness.unwrap() - 0.64).abs() < 0.01, "{own:?}");
     assert_eq!(own.unfair_at_end, 1, "{own:?}");
 }
