@@ -355,8 +355,9 @@ impl RateLimiter {
             self.lease.expect_more();
         }
         match &mut message {
-            LeaseMessage::Refresh(request) if self.unit == Unit::Requests && policy.draws => {
-                request.draw = Some(self.draws.request());
+            LeaseMessage::Refresh(request) => {
+                let draws = self.unit == Unit::Requests && policy.draws;
+                request.draw = Some(self.draws.request()).filter(|_| draws);
             }
             LeaseMessage::Release { .. } if self.draws.offered => self.give_all_up(now),
             _ => {}
