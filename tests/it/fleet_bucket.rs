@@ -33,7 +33,7 @@ async fn any_envoys(test: &TestContext) -> Result<()> {
     envoys.push(test.envoy("envoy-4", 2, &coordinator, &plugin).await?);
     envoys.rotate_right(1);
     let six = admitted(&envoys, "ten", 12).await?;
-    // What the lost Envoy had drawn and not said that it spent is missing until its lease ends.
+    // Tokens that the lost Envoy had drawn, and not reported as spent, are missing until its lease ends.
     ensure!((4..=6).contains(&six), "{six} of the 6 that were left");
     Ok(())
 }

@@ -210,8 +210,9 @@ impl StreamPtr {
         owned(|result| unsafe { get_attribute_string(self.raw(), id, result) })
     }
 
-    /// A value of metadata, if it is of `kind`: Envoy has a call for each. If it is of another one, Envoy writes an error to its log,
-    /// unless it was asked for a list; of values that are not there it writes nothing.
+    /// A value of metadata, if it is of `kind`: Envoy has a call for each. If it is of another one, Envoy
+    /// writes an error to its log, unless it was asked for a list; of values that are not there it writes
+    /// nothing.
     pub(crate) fn metadata(
         self,
         source: MetadataSource,

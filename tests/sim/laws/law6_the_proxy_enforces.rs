@@ -2,7 +2,7 @@
 //! bytes, which are paid when they have passed, one body per worker more. Requests that were held for
 //! the first lease go on together, before any of their bodies has passed: of these, all bodies.
 //!
-//! What it was granted of the fleet's bucket comes on top.
+//! Tokens granted of the fleet's bucket come on top.
 //!
 //! Checked with a leaky level: it rises by one with every token spent and falls at the rate in
 //! force. The level is at most the burst exactly if no window admits more than the law says. The

@@ -60,7 +60,7 @@ pub struct BucketState {
     /// The most tokens the bucket holds. Range: 0 to `i64::MAX` micro-tokens.
     pub burst: Tokens,
     /// Tokens that were lacking when the burst was lowered, beyond what a full bucket of today lacks.
-    /// What is earned above the burst makes up for them.
+    /// Tokens earned above the burst make up for them.
     pub lacking: Tokens,
 }
 

@@ -63,7 +63,7 @@ pub struct DrawRequest {
     pub account: u64,
     /// [`DrawAnswer::granted`] of the last answer that was applied.
     pub drawn: Tokens,
-    /// The part of that which is not spent yet, and what its own bucket held beyond its burst.
+    /// Tokens of these that are not spent.
     pub holds: Tokens,
     /// Tokens for which requests wait now.
     pub needs: Tokens,

@@ -238,7 +238,7 @@ impl Resource {
             let had = self.allocation.sum_has;
             self.unwatch(&key, &entry);
             self.expiries.remove(entry.queued_at, key);
-            self.allocation.release(entry);
+            self.allocation.forget(entry);
             self.stir_if_freed(had);
         }
     }

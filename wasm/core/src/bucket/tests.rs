@@ -105,7 +105,7 @@ fn a_lower_burst_does_not_hide_what_was_lacking() {
     assert_eq!(bucket.time_until(START, whole(20)), Some(Duration::ZERO));
     assert!(!bucket.is_whole(after(START, 5999)));
     assert!(bucket.is_whole(after(START, 6000)));
-    // What is taken, or has been given back, counts as before.
+    // Tokens that are taken or given back count as before.
     bucket.charge(after(START, 3000), whole(25));
     bucket.give_back(after(START, 3000), whole(5));
     assert!(!bucket.is_whole(after(START, 7999)));

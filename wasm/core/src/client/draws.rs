@@ -1,8 +1,6 @@
 //! Client's half of the bucket of the whole fleet: the tokens that it has drawn, and those that
 //! requests wait for.
 
-use core::time::Duration;
-
 use crate::lease::{DrawAnswer, DrawRequest};
 use crate::units::{Instant, Rate, Tokens};
 
@@ -15,7 +13,7 @@ pub(super) struct Draws {
     pub(super) offered: bool,
     /// All tokens that it was ever granted.
     pub(super) granted: Tokens,
-    /// Tokens that are left of these, or were more than its own bucket holds.
+    /// Tokens that are left of these.
     pub(super) left: Tokens,
     /// Tokens that requests wait for, and that have not been asked for.
     pub(super) needs: Tokens,
@@ -41,17 +39,16 @@ impl Draws {
         }
     }
 
-    /// Tokens that are missing of `need`.
-    pub(super) fn missing(&self, need: Tokens) -> Tokens {
-        need.saturating_sub(self.left)
+    /// Takes `need` tokens, or none if fewer are left. Returns whether it did.
+    pub(super) fn take(&mut self, need: Tokens) -> bool {
+        let is_enough = self.left >= need;
+        if is_enough {
+            self.left = self.left.saturating_sub(need);
+        }
+        is_enough
     }
 
-    /// Spends `tokens`, of which there are enough.
-    pub(super) fn spend(&mut self, tokens: Tokens) {
-        self.left = self.left.saturating_sub(tokens);
-    }
-
-    /// Keeps `tokens` that were earned or returned.
+    /// Keeps `tokens` that were granted or returned.
     pub(super) fn keep(&mut self, tokens: Tokens) {
         self.left = self.left.saturating_add(tokens);
     }
@@ -61,7 +58,8 @@ impl Draws {
         self.held_until.is_some_and(|until| now < until)
     }
 
-    /// Notes that requests wait for `tokens`, until `until` at most.
+    /// Notes that requests wait for `tokens`, until `until` at most, or the time until which others wait
+    /// already. Returns that time.
     pub(super) fn need(&mut self, now: Instant, tokens: Tokens, until: Instant) -> Instant {
         if self.needs == Tokens::ZERO {
             self.first = tokens;
@@ -71,7 +69,7 @@ impl Draws {
         *self.held_until.insert(held.unwrap_or(until))
     }
 
-    /// The draw to tell the coordinator, for which requests wait `until` then at most.
+    /// The draw for the next request to the coordinator.
     pub(super) fn request(&mut self) -> DrawRequest {
         DrawRequest {
             account: self.account,
@@ -115,11 +113,11 @@ impl Draws {
         self.offered = false;
     }
 
-    /// Tokens that nobody has, if they grow at `rate` up to `burst`.
-    pub(super) fn fleet_left(&self, now: Instant, rate: Rate, burst: Tokens) -> Tokens {
-        let elapsed: Duration = now.saturating_since(self.answered_at);
-        self.fleet
-            .saturating_add(rate.tokens_in(elapsed))
-            .min(burst)
+    /// Tokens that are left here, and that nobody had by the last answer, if these have grown at `rate`; up
+    /// to `burst`.
+    pub(super) fn level(&self, now: Instant, rate: Rate, burst: Tokens) -> Tokens {
+        let earned = rate.tokens_in(now.saturating_since(self.answered_at));
+        let fleet = self.fleet.saturating_add(earned);
+        fleet.saturating_add(self.left).min(burst)
     }
 }

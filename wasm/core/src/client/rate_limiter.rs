@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use super::demand_estimator::{DemandEstimator, deviation};
+use super::demand_estimator::DemandEstimator;
 use super::draws::Draws;
 use super::policy::Policy;
 use super::process_lease::{LeaseState, Phase, ProcessLease};
@@ -14,6 +14,9 @@ use crate::bucket::{BucketState, TakeError, TokenBucket};
 use crate::lease::{Answer, Origin, Unit};
 use crate::lease_client::{KnownLimit, LeaseMessage};
 use crate::units::{Capacity, Instant, Rate, Tokens};
+
+mod draw;
+mod wants;
 
 /// Part of a second's tokens that a worker draws at once: enough that a busy worker rarely touches
 /// shared memory, little enough that what it leaves unspent does not matter.
@@ -139,85 +142,11 @@ impl RateLimiter {
         self.lease.rouse(now, policy);
         self.settle_bucket(now, policy);
         self.set_flow(now, policy);
-        let missing = self.draws.missing(need);
-        if missing == Tokens::ZERO {
-            self.draws.spend(need);
-            return DrawResult::Tokens(need);
+        match self.draws.take(need) {
+            true => DrawResult::Tokens(need),
+            false if self.can_draw(now) => self.draw_of_fleet(now, policy, need),
+            false => self.take(now, need, workers),
         }
-        match self.take(now, missing, workers) {
-            DrawResult::Tokens(tokens) => {
-                let left = need.saturating_sub(missing);
-                self.draws.spend(left);
-                DrawResult::Tokens(tokens.saturating_add(left))
-            }
-            denied if self.can_draw(now) => self.draw_of_fleet(now, policy, need, denied),
-            denied => denied,
-        }
-    }
-
-    /// Whether the coordinator lets it draw of the fleet's bucket.
-    fn can_draw(&self, now: Instant) -> bool {
-        let client = &self.lease.client;
-        self.draws.offered && client.failures == 0 && client.valid_lease(now).is_some()
-    }
-
-    /// Has the coordinator asked for the tokens of a request that the limiter has not, unless it is known
-    /// that there are none.
-    fn draw_of_fleet(
-        &mut self,
-        now: Instant,
-        policy: &Policy,
-        need: Tokens,
-        denied: DrawResult,
-    ) -> DrawResult {
-        let burst = self.whole_burst();
-        if need > burst {
-            return DrawResult::ExceedsBurst { burst };
-        }
-        let earned_at = match denied {
-            DrawResult::Denied { retry_at } => retry_at,
-            _ => None,
-        };
-        let earliest = |at: Instant| Some(earned_at.map_or(at, |earned_at| earned_at.min(at)));
-        if let Some(next) = self.draws.next.filter(|next| now < *next) {
-            return DrawResult::Denied {
-                retry_at: earliest(next),
-            };
-        }
-        let debt = self.bucket.balance(now).min(0).unsigned_abs();
-        let needs = need.saturating_add(Tokens::from_micros(debt));
-        let until = now.saturating_add(policy.first_lease_wait);
-        self.draws.need(now, needs, until);
-        self.draw_soon(now);
-        // Who cannot wait for the answer is told when it is earned, here or by the whole fleet.
-        let earned_in = self.pays().time_for(need);
-        let by_fleet = earned_in.map(|time| now.saturating_add(time));
-        DrawResult::Denied {
-            retry_at: earned_at.or(by_fleet),
-        }
-    }
-
-    /// Makes the next request due at once, if there are tokens to ask for and no answer is awaited.
-    fn draw_soon(&mut self, now: Instant) {
-        if self.draws.needs > Tokens::ZERO && !self.lease.client.is_waiting() {
-            self.lease.client.make_due(now);
-        }
-    }
-
-    /// Notes that requests of a worker wait for `tokens` beside those that were drawn for.
-    pub fn need(&mut self, now: Instant, policy: &Policy, tokens: Tokens) {
-        let until = now.saturating_add(policy.first_lease_wait);
-        self.draws.need(now, tokens, until);
-    }
-
-    /// Tokens of the fleet's bucket that it was ever granted; none if it does not draw.
-    pub fn drawn(&self) -> Option<Tokens> {
-        self.draws.offered.then_some(self.draws.granted)
-    }
-
-    /// Whether requests may wait at `now` for an answer.
-    pub fn is_awaited(&self, now: Instant) -> bool {
-        self.lease.state(now) == LeaseState::Pending || self.draws.is_under_way(now)
     }
 
     fn take(&mut self, now: Instant, need: Tokens, workers: u32) -> DrawResult {
@@ -245,10 +174,8 @@ impl RateLimiter {
         }
         self.lease.rouse(now, policy);
         self.settle_bucket(now, policy);
-        let missing = self.draws.missing(owed);
-        self.draws.spend(owed.saturating_sub(missing));
-        self.bucket.charge(now, missing);
-        let most = micros(self.pays().tokens_in(policy.max_debt));
+        self.bucket.charge(now, owed);
+        let most = micros(self.bucket.rate().tokens_in(policy.max_debt));
         let parts = self.bucket.to_parts();
         self.bucket = TokenBucket::from_parts(BucketState {
             balance: parts.balance.max(most.saturating_neg()),
@@ -267,14 +194,6 @@ impl RateLimiter {
         self.take(now, Tokens::ONE, workers)
     }
 
-    /// Rate by which a debt is bounded: without a lease of its own the limit pays.
-    fn pays(&self) -> Rate {
-        match self.lease.client.capacity {
-            Some(whole) if self.draws.offered => whole.as_rate(),
-            _ => self.bucket.rate(),
-        }
-    }
-
     /// The most that a worker may owe before it should pay: about a token cache.
     pub fn owed_max(&self, workers: u32) -> Tokens {
         self.cache_size(workers)
@@ -283,12 +202,9 @@ impl RateLimiter {
     /// Takes back unspent tokens of a token cache.
     pub fn give_back(&mut self, now: Instant, policy: &Policy, tokens: Tokens) {
         self.settle_bucket(now, policy);
-        let before = self.bucket.balance(now);
-        self.bucket.give_back(now, tokens);
-        if self.draws.offered {
-            let taken = self.bucket.balance(now).saturating_sub(before);
-            let taken = Tokens::from_micros(u64::try_from(taken).unwrap_or(0));
-            self.draws.keep(tokens.saturating_sub(taken));
+        match self.draws.offered {
+            true => self.draws.keep(tokens),
+            false => self.bucket.give_back(now, tokens),
         }
     }
 
@@ -306,22 +222,6 @@ impl RateLimiter {
         self.demand.count(now, attempts, grain(self.unit));
         let news_at = self.news_at(now).filter(|_| self.lease.may_hurry());
         news_at.is_some_and(|at| self.lease.hurry(at))
-    }
-
-    /// Time from which there is something else to say than was said, if the wants have changed.
-    fn news_at(&self, now: Instant) -> Option<Instant> {
-        let reported = self.lease.reported;
-        if differs(reported, self.to_say(now), self.unit) {
-            return Some(now);
-        }
-        if !differs(reported, self.demand.wants(), self.unit) {
-            return None;
-        }
-        let paid = self.bucket.time_until(now, Tokens::ZERO)?;
-        match paid.is_zero() {
-            true => self.refills_until(now),
-            false => Some(now.saturating_add(paid)),
-        }
     }
 
     /// Time at which [`RateLimiter::ask`] has a message; none while idle.
@@ -359,24 +259,10 @@ impl RateLimiter {
                 let draws = self.unit == Unit::Requests && policy.draws;
                 request.draw = Some(self.draws.request()).filter(|_| draws);
             }
-            LeaseMessage::Release { .. } if self.draws.offered => self.give_all_up(now),
-            _ => {}
+            LeaseMessage::Release { .. } => self.draws.end(),
+            LeaseMessage::Nothing => {}
         }
         message
-    }
-
-    /// Gives up all that it has of the fleet's bucket, but what it owes.
-    fn give_all_up(&mut self, now: Instant) {
-        self.draws.end();
-        self.drain(now);
-    }
-
-    /// Empties the bucket; what it owes it goes on owing.
-    fn drain(&mut self, now: Instant) {
-        self.fresh = false;
-        let balance = self.bucket.balance(now).min(0);
-        let empty = TokenBucket::empty(now, Rate::ZERO, Tokens::ZERO).to_parts();
-        self.bucket = TokenBucket::from_parts(BucketState { balance, ..empty });
     }
 
     /// Applies the answer to the request of `sequence`. False if it was dropped: it is not the
@@ -393,14 +279,9 @@ impl RateLimiter {
             return false;
         }
         self.settle_bucket(now, policy);
-        let held = self.held(now).filter(|_| answer.draw.is_some());
         self.lease.apply(now, origin, answer);
-        self.draws.apply(now, answer.draw.as_ref());
-        if answer.draw.is_some() && held.is_none() {
-            self.drain(now);
-        }
+        self.apply_draw(now, answer.draw.as_ref());
         self.settle_bucket(now, policy);
-        self.take_draw(now, held.unwrap_or_default());
         self.fresh &= self.lease.client.lease.is_none();
         if self.demand.wants() == Capacity::ZERO
             && let Some(full_at) = self.refills_until(now)
@@ -408,32 +289,6 @@ impl RateLimiter {
             self.lease.client.due = self.lease.client.due.min(Some(full_at));
         }
         true
-    }
-
-    /// Tokens in its own bucket, if that has been counted as part of the fleet's so far.
-    fn held(&self, now: Instant) -> Option<Tokens> {
-        let is_counted = self.draws.offered && self.lease.client.valid_lease(now).is_some();
-        let balance = u64::try_from(self.bucket.balance(now)).unwrap_or(0);
-        is_counted.then_some(Tokens::from_micros(balance))
-    }
-
-    /// Keeps what its bucket, which `held` so much, has no room for any more. What it has drawn pays what
-    /// it owes, and goes into the bucket as far as there is room.
-    fn take_draw(&mut self, now: Instant, held: Tokens) {
-        let balance = self.bucket.balance(now);
-        let left = Tokens::from_micros(u64::try_from(balance).unwrap_or(0));
-        self.draws.keep(held.saturating_sub(left));
-        let debt = Tokens::from_micros(balance.min(0).unsigned_abs());
-        let room = i128::from(self.bucket.burst().as_micros()).saturating_sub(balance.into());
-        let room = Tokens::from_micros(u64::try_from(room).unwrap_or(0)).max(debt);
-        let paid = room.min(self.draws.left);
-        self.draws.spend(paid);
-        let parts = self.bucket.to_parts();
-        self.bucket = TokenBucket::from_parts(BucketState {
-            balance: parts.balance.saturating_add(micros(paid)),
-            ..parts
-        });
-        self.draw_soon(now);
     }
 
     /// Notes that the request of `sequence` failed; the next one waits longer. `seed` spreads
@@ -465,15 +320,6 @@ impl RateLimiter {
         policy.flow_without_lease(self.unit, known, self.demand.wants())
     }
 
-    /// Whether it has nothing but what it draws, and cannot.
-    fn is_cut_off(&self) -> bool {
-        let client = &self.lease.client;
-        let has_none = client
-            .lease
-            .is_some_and(|lease| lease.capacity == Capacity::ZERO);
-        self.draws.offered && has_none && client.failures > 0
-    }
-
     /// Limit of the resource as far as it is known.
     fn known_limit(&self, policy: &Policy) -> Option<KnownLimit> {
         let usual = policy.usual.filter(|_| self.unit == Unit::Requests);
@@ -500,44 +346,6 @@ impl RateLimiter {
         (grows && lease.capacity < whole).then(|| whole.as_rate())
     }
 
-    /// Whether more is wanted than the coordinator has heard of, and it will hear soon.
-    fn wants_more(&self) -> bool {
-        let (reported, wants) = (self.lease.reported, self.demand.wants());
-        let client = &self.lease.client;
-        client.lease.is_some_and(|lease| lease.capacity < wants)
-            && wants > reported
-            && client.failures == 0
-            && differs(reported, wants, self.unit)
-    }
-
-    /// Wants of the client at `now`: the attempts, or, when they have ended, its last wants until
-    /// its bucket is full again. Tokens that a bucket earns are part of the capacity as much as
-    /// those that are spent: earned beside the leases they would come on top.
-    fn wants_at(&self, now: Instant, policy: &Policy) -> Capacity {
-        let silence = now.saturating_since(self.last_attempt);
-        let wants = self.to_say(now);
-        if wants > Capacity::ZERO && silence < policy.idle_after {
-            return wants;
-        }
-        if self.refills_until(now).is_some() && silence < ABANDONED_AFTER {
-            return self.lease.reported;
-        }
-        Capacity::ZERO
-    }
-
-    /// Wants to say by the present attempts, if they have not been silent for long.
-    fn to_say(&self, now: Instant) -> Capacity {
-        let (wants, reported) = (self.demand.wants(), self.lease.reported);
-        if self.bucket.balance(now) < 0 {
-            // A client that is told when the debt is paid counts on the rate that it is paid at.
-            return wants.max(reported);
-        }
-        match wants == Capacity::ZERO && self.refills_until(now).is_some() {
-            true => reported,
-            false => wants,
-        }
-    }
-
     /// Time at which the bucket of a leased limiter is full again; none if it is, or never will be.
     fn refills_until(&self, now: Instant) -> Option<Instant> {
         self.lease.client.valid_lease(now)?;
@@ -547,49 +355,14 @@ impl RateLimiter {
 
     /// Level of the bucket at `now`.
     pub fn level(&self, now: Instant) -> BucketLevel {
-        let left = self.level_own(now);
         if self.draws.offered {
-            return self.level_of_fleet(now, left);
+            return self.level_of_fleet(now);
         }
+        let left = u64::try_from(self.bucket.balance(now)).unwrap_or(0);
         BucketLevel {
-            left,
+            left: Tokens::from_micros(left),
             next_in: self.bucket.time_until(now, Tokens::ONE),
             full_in: self.bucket.time_until(now, self.bucket.burst()),
-        }
-    }
-
-    /// Burst of the whole limit, as far as it is known; by default a second of the rate.
-    fn whole_burst(&self) -> Tokens {
-        let client = &self.lease.client;
-        match client.capacity {
-            Some(capacity) if !capacity.is_unlimited() => {
-                let usual = || capacity.as_rate().tokens_in(Duration::from_secs(1));
-                client.burst.unwrap_or_else(usual)
-            }
-            _ => Tokens::ZERO,
-        }
-    }
-
-    /// Tokens that it has itself, drawn or earned.
-    pub(super) fn level_own(&self, now: Instant) -> Tokens {
-        let earned = u64::try_from(self.bucket.balance(now)).unwrap_or(0);
-        self.draws.left.saturating_add(Tokens::from_micros(earned))
-    }
-
-    /// Level of the fleet's bucket, as far as it is known, and of the limiter, which has `own`.
-    fn level_of_fleet(&self, now: Instant, own: Tokens) -> BucketLevel {
-        let burst = self.whole_burst();
-        let rate = self.pays();
-        let fleet = self.draws.fleet_left(now, rate, burst);
-        let left = own.saturating_add(fleet).min(burst);
-        let next = self.draws.next.map(|next| next.saturating_since(now));
-        BucketLevel {
-            left,
-            next_in: match left >= Tokens::ONE {
-                true => Some(Duration::ZERO),
-                false => next.or_else(|| rate.time_for(Tokens::ONE.saturating_sub(left))),
-            },
-            full_in: rate.time_for(burst.saturating_sub(left)),
         }
     }
 
@@ -674,14 +447,6 @@ impl RateLimiter {
 }
 
 // === free functions ===
-
-/// Whether wants have changed enough to tell before the next regular refresh: by a tenth
-/// (PIP-82) and by two standard deviations of one second's arrivals, or to or from zero.
-fn differs(reported: Capacity, wants: Capacity, unit: Unit) -> bool {
-    let (old, new) = (reported.as_micros(), wants.as_micros());
-    let noise = deviation(old, grain(unit)).saturating_mul(2);
-    old.abs_diff(new) > noise.max(old / 10) || (old == 0) != (new == 0)
-}
 
 /// Number of a unit that usually come at once.
 fn grain(unit: Unit) -> u64 {

@@ -95,22 +95,17 @@ impl RateLimiter {
     /// Returns whether a limiter that comes for the first time has as much: all that was taken has been
     /// earned back, or it is the fleet's bucket that pays.
     pub(super) fn is_as_new(&self, now: Instant) -> bool {
-        match self.only_draws() {
-            true => !self.draws.is_under_way(now) && self.bucket.balance(now) >= 0,
+        match self.draws.offered {
+            true => !self.draws.is_under_way(now),
             false => self.bucket.is_whole(now),
         }
-    }
-
-    /// Whether it earns nothing, and draws each token.
-    fn only_draws(&self) -> bool {
-        self.draws.offered && self.bucket.rate() == Rate::ZERO
     }
 
     fn worth(&self, now: Instant) -> Option<Worth> {
         let rate = self.bucket.rate();
         let worth = self.lease.worth(now, self.last_attempt, rate)?;
         let is_busy = now.saturating_since(self.last_attempt) < BUSY;
-        let is_drawing = self.only_draws() && (is_busy || self.level_own(now) >= Tokens::ONE);
+        let is_drawing = self.draws.offered && (is_busy || self.draws.left > Tokens::ZERO);
         self.is_as_new(now).then_some(Worth {
             is_drawing,
             ..worth

@@ -66,8 +66,6 @@ pub(crate) struct Allocation {
     pub(crate) is_filling: bool,
     /// Bucket of the whole fleet, if clients draw of it.
     pub(in crate::resource) fleet: Option<FleetBucket>,
-    /// Capacity below which clients draw.
-    pub(in crate::resource) drawn_below: Capacity,
 }
 
 // === impl Allocation ===
@@ -94,7 +92,6 @@ impl Allocation {
             stirred: false,
             is_filling: false,
             fleet: None,
-            drawn_below: draw::DRAWN_BELOW,
         }
     }
 

@@ -1,17 +1,22 @@
 //! Bucket of the whole fleet: the tokens of a limit that no client has.
 //!
 //! A lease is a rate, and people limit counts: a fortieth of 100 a minute is a token each 24 s, in a
-//! bucket that holds less than one. So what nobody has leased fills this bucket, and a client whose own
-//! is empty draws of it.
+//! bucket that holds less than one. So clients of a small limit have no lease, and draw each token of this
+//! bucket.
 //!
-//! What is here, and what clients may hold, are the limit's burst at most; what fills it, and what
-//! clients earn by their leases, are the capacity. So all clients together admit at most
-//! `burst + rate * t` in any time `t` (`docs/design-fleet-bucket.md`).
+//! The tokens here, and those that clients hold, are the limit's burst at most; it fills at the capacity,
+//! less leases of clients that cannot draw. So all clients together admit at most `burst + rate * t` in any
+//! time `t` (`docs/design-fleet-bucket.md`).
 
 use core::time::Duration;
 
 use crate::bucket::{BucketState, TokenBucket};
-use crate::units::{Instant, Rate, Tokens, mul_div};
+use crate::units::{Instant, Rate, Tokens};
+
+/// Draws in vain beside others from which each client is told a turn of its own.
+const CROWDED_FROM: u32 = 8;
+/// The most of these that is counted.
+const PRESSURE_MAX: u32 = 4 * CROWDED_FROM;
 
 /// Bucket of the whole fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,19 +24,11 @@ pub struct FleetBucket {
     bucket: TokenBucket,
     /// Burst of the limit.
     whole: Tokens,
-    /// Tokens that a lowered burst should have taken, and that were not there: a raise that follows
-    /// brings so much less.
-    missing: Tokens,
     /// Time from which the next token is not promised to a client.
     turn_at: Instant,
     /// Draws that got nothing, beyond those that got something; bounded.
     pressure: u32,
 }
-
-/// Draws in vain beside others from which each client is told a turn of its own.
-const CROWDED_FROM: u32 = 8;
-/// The most that is counted of them.
-const PRESSURE_MAX: u32 = 4 * CROWDED_FROM;
 
 /// State of a [`FleetBucket`] in a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,10 +37,12 @@ pub struct FleetBucketSnapshot {
     pub left: Tokens,
     /// Burst of the limit.
     pub whole: Tokens,
-    /// Tokens that a lowered burst should have taken, and that were not there.
-    pub missing: Tokens,
+    /// Tokens that were lacking when the burst was lowered, beyond what a full bucket of today lacks.
+    pub lacking: Tokens,
     /// Time until which all tokens are promised.
     pub turn_in: Duration,
+    /// Draws that got nothing, beyond those that got something.
+    pub pressure: u32,
 }
 
 // === impl FleetBucket ===
@@ -54,7 +53,6 @@ impl FleetBucket {
         Self {
             bucket: TokenBucket::new(now, Rate::ZERO, whole),
             whole,
-            missing: Tokens::ZERO,
             turn_at: now,
             pressure: 0,
         }
@@ -65,29 +63,16 @@ impl FleetBucket {
         self.bucket.set(now, rate, self.whole.saturating_sub(held));
     }
 
-    /// Takes another burst of the limit. A raise adds the difference at once, a lowering takes it away,
-    /// as far as it is there; so a burst that is lowered and raised again leaves what was there.
+    /// Takes another burst of the limit. A raise adds the difference at once, but for what was lacking
+    /// when the burst was lowered before and has not been earned since; a lowering takes only what no
+    /// longer fits. So a burst that is lowered and raised again leaves what was there.
     pub(super) fn set_burst(&mut self, now: Instant, whole: Tokens) {
-        let parts = self.bucket.to_parts();
-        let lowered = self.whole.saturating_sub(whole);
+        self.set(now, self.bucket.rate(), Tokens::ZERO);
         let raised = whole.saturating_sub(self.whole);
-        let there = Tokens::from_micros(u64::try_from(self.bucket.balance(now)).unwrap_or(0));
-        let taken = lowered.min(there);
-        let owed = self.missing.min(raised);
-        let after = there
-            .saturating_sub(taken)
-            .saturating_add(raised.saturating_sub(owed));
-        self.missing = self
-            .missing
-            .saturating_sub(owed)
-            .saturating_add(lowered.saturating_sub(taken));
+        let added = raised.saturating_sub(self.bucket.to_parts().lacking);
         self.whole = whole;
-        self.bucket = TokenBucket::from_parts(BucketState {
-            balance: i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
-            last: now,
-            burst: whole,
-            ..parts
-        });
+        self.set(now, self.bucket.rate(), Tokens::ZERO);
+        self.bucket.give_back(now, added);
     }
 
     /// Takes `needs`, or else as many whole tokens as there are.
@@ -101,38 +86,16 @@ impl FleetBucket {
             .map_or(Tokens::ZERO, |()| tokens)
     }
 
-    /// Takes the `part` of what is left that goes with so much of the `room` for it, to be gathered
-    /// elsewhere.
-    pub(super) fn share_of(&mut self, now: Instant, part: Tokens, room: Tokens) -> Tokens {
-        let left = self.left(now);
-        let part = part.min(room).as_micros();
-        let share = mul_div(left.as_micros(), part, room.as_micros().into());
-        let share = Tokens::from_micros(share);
-        self.bucket
-            .take(now, share)
-            .map_or(Tokens::ZERO, |()| share)
-    }
-
-    /// Takes back `tokens` of a client that has gone; the others hold so much.
-    pub(super) fn take_back(&mut self, tokens: Tokens, held: Tokens) {
-        let last = self.bucket.to_parts().last;
-        self.set(last, self.bucket.rate(), held);
-        self.bucket.give_back(last, tokens);
-    }
-
-    /// Room for tokens beside what clients hold.
-    pub(super) fn room(&self) -> Tokens {
-        self.bucket.burst()
-    }
-
     /// Notes a draw that got all that it needed.
     pub(super) fn note_granted(&mut self) {
         self.pressure = self.pressure.saturating_sub(2);
     }
 
-    /// Returns the time until `first` tokens are there, or one at least; `after` if they will not come. Under overload, when
-    /// most draws get nothing, the token is promised to the client, and the others are told later ones:
-    /// of `clients` each has one turn at most. So they draw about as often as there are tokens.
+    /// Returns the time until `first` tokens are there, or one at least; `after` if they will not come.
+    ///
+    /// Under overload, when most draws get nothing, the token is promised to the client, and the others
+    /// are told later ones: of `clients` each has one turn at most. So all together draw about as often
+    /// as there are tokens.
     pub(super) fn promise(
         &mut self,
         now: Instant,
@@ -173,21 +136,27 @@ impl FleetBucket {
         FleetBucketSnapshot {
             left: self.left(now),
             whole: self.whole,
-            missing: self.missing,
+            lacking: self.bucket.to_parts().lacking,
             turn_in: self.turn_at.saturating_since(now),
+            pressure: self.pressure,
         }
     }
 
     pub(super) fn of(now: Instant, snapshot: &FleetBucketSnapshot) -> Self {
-        let mut restored = Self::full(now, snapshot.whole);
-        restored.missing = snapshot.missing;
-        restored.turn_at = now.saturating_add(snapshot.turn_in);
-        let parts = restored.bucket.to_parts();
-        restored.bucket = TokenBucket::from_parts(BucketState {
+        let bucket = BucketState {
             balance: i64::try_from(snapshot.left.as_micros()).unwrap_or(i64::MAX),
-            ..parts
-        });
-        restored
+            last: now,
+            remainder: 0,
+            rate: Rate::ZERO,
+            burst: snapshot.whole,
+            lacking: snapshot.lacking,
+        };
+        Self {
+            bucket: TokenBucket::from_parts(bucket),
+            whole: snapshot.whole,
+            turn_at: now.saturating_add(snapshot.turn_in),
+            pressure: snapshot.pressure.min(PRESSURE_MAX),
+        }
     }
 }
 

@@ -33,11 +33,11 @@ pub struct ClientSnapshot {
     /// Time for which it has got less than it wants at each refresh; none if it got as much at the
     /// last one.
     pub throttled_for: Option<Duration>,
-    /// What it has drawn.
+    /// Its draws of the fleet's bucket.
     pub draws: ClientDraws,
 }
 
-/// What a client has drawn of the fleet's bucket.
+/// Draws of one client of the fleet's bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientDraws {
     /// The account that the numbers are of.
@@ -48,9 +48,6 @@ pub struct ClientDraws {
     pub granted: Tokens,
     /// The part of these that it may not have spent.
     pub holds: Tokens,
-    /// Tokens of the last grant that go with a larger lease: they are what its own bucket begins with, and
-    /// part of its cap.
-    pub in_cap: Tokens,
 }
 
 /// Presence of a client in a snapshot.

@@ -61,7 +61,7 @@ pub struct Request {
     pub(crate) stream: u32,
     /// Tokens of requests that it needs of each bucket.
     pub(crate) cost: Tokens,
-    /// What earlier passes were charged, if it has come before.
+    /// The charge of earlier passes, if it has come before.
     pub(crate) prepaid: Option<Box<Prepaid>>,
     pub(crate) stage: Stage,
     pub(crate) findings: Findings,

@@ -79,7 +79,7 @@ pub struct Draw {
     /// `granted` of the last answer that the client has applied.
     #[prost(uint64, tag = "1")]
     pub drawn: u64,
-    /// What it has of that and has not spent, with what its own bucket held beyond its part of the burst.
+    /// Tokens of these that are not spent.
     #[prost(uint64, tag = "2")]
     pub holds: u64,
     /// Tokens for which requests wait now.
@@ -206,7 +206,7 @@ pub struct DrawResponse {
     /// it has applied is new.
     #[prost(uint64, tag = "1")]
     pub granted: u64,
-    /// What is left in the bucket.
+    /// Tokens that are left in the bucket.
     #[prost(uint64, tag = "2")]
     pub left: u64,
     /// If it got fewer than it needs: when to draw again, at most a day.
@@ -510,7 +510,7 @@ pub struct DrainRequest {
     #[prost(uint64, tag = "2")]
     pub time_ms: u64,
 }
-/// What the admin API of a node would answer about that node alone.
+/// Answer of a node's admin API about that node alone.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PeerView {
     /// The answer in JSON; empty where the admin API would answer that there is none.
@@ -782,12 +782,15 @@ pub struct FleetBucketSnapshot {
     /// Burst of the limit that it is of.
     #[prost(uint64, tag = "2")]
     pub whole: u64,
-    /// Tokens that a lowered burst should have taken, and that were not there.
+    /// Tokens that were lacking when the burst was lowered, beyond what a full bucket of today lacks.
     #[prost(uint64, tag = "3")]
-    pub missing: u64,
+    pub lacking: u64,
     /// Time for which all tokens are promised to clients.
     #[prost(uint64, tag = "4")]
     pub turn_ms: u64,
+    /// Draws that got nothing, beyond those that got something.
+    #[prost(uint32, tag = "5")]
+    pub pressure: u32,
 }
 /// State of one run of a client of a resource. Without an incarnation and a term it is one
 /// whose protocol does not tell its runs apart, such as Doorman's.
@@ -863,11 +866,8 @@ pub struct ClientSnapshot {
     /// The part of these that it may not have spent.
     #[prost(uint64, tag = "23")]
     pub holds: u64,
-    /// The part of the last grant that goes with a larger lease.
-    #[prost(uint64, tag = "24")]
-    pub in_cap: u64,
     /// The account that these numbers are of.
-    #[prost(fixed64, tag = "25")]
+    #[prost(fixed64, tag = "24")]
     pub account: u64,
 }
 /// Demand at one priority.

@@ -115,7 +115,6 @@ impl Lists {
                 is_offered: message.draws,
                 granted: Tokens::from_micros(message.drawn),
                 holds: Tokens::from_micros(message.holds),
-                in_cap: Tokens::from_micros(message.in_cap),
             },
         })
     }
@@ -200,8 +199,9 @@ fn bucket(message: &v1::FleetBucketSnapshot) -> FleetBucketSnapshot {
     FleetBucketSnapshot {
         left: Tokens::from_micros(message.left),
         whole: Tokens::from_micros(message.whole),
-        missing: Tokens::from_micros(message.missing),
+        lacking: Tokens::from_micros(message.lacking),
         turn_in: Duration::from_millis(message.turn_ms),
+        pressure: message.pressure,
     }
 }
 

@@ -9,12 +9,14 @@ use tollgate_core::lease::{
 };
 use tollgate_core::lease_server::{Bounds, LeaseServer, PoolSnapshot, ResourceSnapshot, Terms};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
-use tollgate_core::resource::{
-    ClientDraws, ClientSnapshot, FleetBucketSnapshot, LeaseSnapshot, PresenceSnapshot,
-};
-use tollgate_core::units::{Capacity, Instant, Tokens};
+use tollgate_core::resource::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
+use tollgate_core::units::{Capacity, Instant};
 
 use super::*;
+
+mod draws;
+
+use draws::{bucket, draws};
 
 const BOUNDS: Bounds = Bounds {
     max_resources: 100,
@@ -101,34 +103,6 @@ fn client_snapshot(client: &str) -> impl Strategy<Value = ClientSnapshot> + use<
             }
         },
     )
-}
-
-fn tokens() -> impl Strategy<Value = Tokens> {
-    any::<u64>().prop_map(Tokens::from_micros)
-}
-
-fn draws() -> impl Strategy<Value = ClientDraws> {
-    let tokens = (tokens(), tokens(), tokens());
-    (any::<u64>(), any::<bool>(), tokens).prop_map(
-        |(account, is_offered, (granted, holds, in_cap))| ClientDraws {
-            account,
-            is_offered,
-            granted,
-            holds,
-            in_cap,
-        },
-    )
-}
-
-fn bucket() -> impl Strategy<Value = FleetBucketSnapshot> {
-    (tokens(), tokens(), tokens(), ms(1 << 40)).prop_map(|(left, whole, missing, turn_in)| {
-        FleetBucketSnapshot {
-            left,
-            whole,
-            missing,
-            turn_in,
-        }
-    })
 }
 
 fn limit() -> impl Strategy<Value = Limit> {

@@ -131,7 +131,6 @@ impl<'a> Lists<'a> {
             account: client_snapshot.draws.account,
             drawn: client_snapshot.draws.granted.as_micros(),
             holds: client_snapshot.draws.holds.as_micros(),
-            in_cap: client_snapshot.draws.in_cap.as_micros(),
             ..v1::ClientSnapshot::default()
         };
         match client_snapshot.demand.bands() {
@@ -213,8 +212,9 @@ impl From<FleetBucketSnapshot> for v1::FleetBucketSnapshot {
         Self {
             left: bucket.left.as_micros(),
             whole: bucket.whole.as_micros(),
-            missing: bucket.missing.as_micros(),
+            lacking: bucket.lacking.as_micros(),
             turn_ms: left_ms(bucket.turn_in),
+            pressure: bucket.pressure,
         }
     }
 }

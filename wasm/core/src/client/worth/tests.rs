@@ -151,7 +151,7 @@ fn a_bucket_cut_to_a_smaller_part_earns_back_what_it_lacked_of_the_larger_one() 
     assert!(state.requests.is_full(at(300)));
     assert_eq!(state.worth(at(1299)), None);
     assert!(state.worth(at(1300)).is_some());
-    // What it takes meanwhile comes on top.
+    // Tokens that it takes meanwhile come on top.
     attempt(&mut state, at(800), 2);
     assert_eq!(state.worth(at(1699)), None);
     assert!(state.worth(at(1700)).is_some());

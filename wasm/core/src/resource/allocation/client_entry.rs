@@ -15,8 +15,6 @@ pub(in crate::resource) struct ClientEntry {
     /// Sequence of the latest request of that run.
     pub(in crate::resource) sequence: u64,
     pub(super) draws: ClientDraws,
-    /// Whether it came so lately, at its last request, that it draws rather than to be lent little.
-    pub(super) is_newcomer: bool,
     pub(super) granted: CountedLease,
     pub(super) granted_at: Instant,
     /// Whether it was not known then how much can be lent: so the next answer may differ, however

@@ -8,20 +8,9 @@ use crate::limit::Algorithm;
 use crate::resource::{ClientDraws, FleetBucket};
 use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
 
-/// Capacity below which a client gets no lease, but draws each token: a bucket that earns so little
-/// overflows at one client while another starves.
-const LEASED_FROM: Capacity = Capacity::from_whole(20);
-
-/// Capacity of a limit below which clients draw of it. Of a larger one they have leases alone: what is
-/// exact there, such as the pause in a refusal, is not yet where some of it is leased and some is drawn.
-pub(super) const DRAWN_BELOW: Capacity = Capacity::from_whole(20);
-
-/// Capacity from which a newcomer gets a lease at once. For less it draws for a second first:
-/// one request looks like ten a second, and leases of many that come and go would take what others draw.
-const LEASED_AT_ONCE_FROM: Capacity = Capacity::from_whole(100);
-
-/// Time after which a client is no newcomer any more.
-const NEW_FOR: Duration = Duration::from_secs(1);
+/// Capacity of a limit below which clients draw each token of it and have no lease: a bucket that earns
+/// so little overflows at one client while another starves.
+const DRAWN_BELOW: Capacity = Capacity::from_whole(20);
 
 /// Time whose demand is granted ahead, as long as there is plenty.
 const AHEAD: Duration = Duration::from_millis(100);
@@ -40,23 +29,11 @@ impl Allocation {
     fn lets_draw(&self, now: Instant) -> bool {
         self.unit == Unit::Requests
             && self.limit.algorithm == Algorithm::FairShare
-            && self.limit.capacity < self.drawn_below
+            && self.limit.capacity < DRAWN_BELOW
             && self.limit.capacity > Capacity::ZERO
             && self.pool.is_none()
             && self.lendable.is_none()
             && now >= self.learning_until
-    }
-
-    /// `capacity`, as a lease of the client of `entry`: nothing if it draws instead.
-    pub(super) fn leased(&self, entry: &ClientEntry, capacity: Capacity) -> Capacity {
-        let least = match entry.is_newcomer {
-            true => LEASED_AT_ONCE_FROM,
-            false => LEASED_FROM,
-        };
-        match entry.draws.is_offered && capacity < least {
-            true => Capacity::ZERO,
-            false => capacity,
-        }
     }
 
     /// Notes whether the client of `entry` draws, and what it holds.
@@ -68,8 +45,6 @@ impl Allocation {
     ) {
         let before = entry.totals();
         entry.draws.is_offered = request.is_some() && self.lets_draw(now);
-        let lease = self.times_alone().lease;
-        entry.is_newcomer = entry.presence.has_come_within(now, lease, NEW_FOR);
         if entry.draws.is_offered && self.fleet.is_none() {
             self.fleet = Some(FleetBucket::full(now, self.limit.burst));
         }
@@ -84,36 +59,10 @@ impl Allocation {
                 };
             }
             let under_way = draws.granted.saturating_sub(request.drawn);
-            let under_way = under_way.saturating_sub(draws.in_cap);
-            if request.drawn >= draws.granted {
-                draws.in_cap = Tokens::ZERO;
-            }
             draws.granted = draws.granted.max(request.drawn);
             draws.holds = under_way.saturating_add(request.holds);
         }
         self.replace_totals(before, entry.totals());
-    }
-
-    /// Moves tokens into the bucket of a client whose lease has grown from `had`: those that were in the
-    /// part of the fleet's bucket that it gathers in its own from now on.
-    pub(super) fn move_tokens(&mut self, now: Instant, entry: &mut ClientEntry, had: Capacity) {
-        let more = self.cap(entry.has()).saturating_sub(self.cap(had));
-        let Some(bucket) = self.fleet.as_mut().filter(|_| entry.draws.is_offered) else {
-            return;
-        };
-        let moved = bucket.share_of(now, more, bucket.room());
-        entry.draws.granted = entry.draws.granted.saturating_add(moved);
-        entry.draws.in_cap = entry.draws.in_cap.saturating_add(moved);
-    }
-
-    /// Part of the burst that clients may gather who have leased `capacity`.
-    fn cap(&self, capacity: Capacity) -> Tokens {
-        let (whole, burst) = (self.limit.capacity, self.limit.burst);
-        if whole.is_unlimited() {
-            return Tokens::ZERO;
-        }
-        let leased = capacity.min(whole).as_micros();
-        Tokens::from_micros(mul_div(burst.as_micros(), leased, whole.as_micros().into()))
     }
 
     /// Grants the tokens that a client needs, as far as they are there; without a `request`, which was
@@ -146,8 +95,7 @@ impl Allocation {
         let clients = usize::try_from(self.shares.subclients()).unwrap_or(usize::MAX);
         let (ahead, after) = (self.ahead(now, entry), self.times(now).refresh);
         let bucket = self.fleet.as_mut()?;
-        let has = entry.draws.holds.saturating_add(entry.draws.in_cap);
-        let needs = request.needs.saturating_sub(has);
+        let needs = request.needs.saturating_sub(entry.draws.holds);
         let mut granted = bucket.take(now, needs);
         let next = match granted < needs {
             true => Some(bucket.promise(now, request.first, clients, after)),
@@ -169,8 +117,8 @@ impl Allocation {
     }
 
     /// Interval after which the client of `entry` should ask again that would otherwise do so after
-    /// `interval`. What it has spent has no room in the bucket before it says so: where that is much of the
-    /// burst, it should say so soon.
+    /// `interval`. Tokens that it has spent have no room in the bucket before it reports that: where they are
+    /// much of the burst, it should report soon.
     pub(super) fn interval(
         &self,
         now: Instant,
@@ -205,29 +153,17 @@ impl Allocation {
         self.fleet = self.fleet.filter(|_| lasts);
     }
 
-    /// Takes back what the client of `entry` had gathered by its lease, which it has released: it does so
-    /// when its bucket is full, and keeps nothing.
-    pub(in crate::resource) fn release(&mut self, entry: ClientEntry) {
-        let gathered = match entry.draws.is_offered {
-            true => self.cap(entry.granted.capacity),
-            false => Tokens::ZERO,
-        };
-        self.forget(entry);
-        let held = self.held();
-        if let Some(bucket) = &mut self.fleet {
-            bucket.take_back(gathered, held);
-        }
-    }
-
-    /// Part of the burst that clients hold, or may gather.
+    /// Part of the burst that clients hold, or may gather in the buckets of their leases.
     fn held(&self) -> Tokens {
-        let leased = Capacity::from_sum(self.sum_has);
-        let holds = Tokens::from_micros(u64::try_from(self.sum_holds).unwrap_or(u64::MAX));
-        self.cap(leased).saturating_add(holds)
+        let (whole, burst) = (self.limit.capacity, self.limit.burst);
+        let leased = Capacity::from_sum(self.sum_has).min(whole).as_micros();
+        let gathered = mul_div(burst.as_micros(), leased, whole.as_micros().into());
+        let holds = u64::try_from(self.sum_holds).unwrap_or(u64::MAX);
+        Tokens::from_micros(gathered.saturating_add(holds))
     }
 
-    /// Fills the fleet's bucket until `now`, by what was leased until then, and from then on by what is
-    /// leased now. What clients hold, and may gather in their own buckets, is part of the burst.
+    /// Fills the fleet's bucket until `now`, by the leases until then, and from then on by those of now.
+    /// Tokens that clients hold, or may gather in their own buckets, are part of the burst.
     pub(in crate::resource) fn fill(&mut self, now: Instant) {
         let left = self.limit.capacity.left_of(self.sum_has);
         let rate = match left.is_unlimited() {

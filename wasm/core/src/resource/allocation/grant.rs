@@ -136,9 +136,11 @@ impl Allocation {
     /// Capacity that the client would get now, if it uses so much.
     pub(super) fn reach(&self, entry: &ClientEntry, used: Capacity) -> Reach {
         let free = self.free(entry.has());
-        let share = self.entitled(entry);
-        let wanted = self.leased(entry, share.saturating_add(self.headroom(entry)));
-        let entitled = share.min(wanted);
+        let (entitled, headroom) = match entry.draws.is_offered {
+            true => (Capacity::ZERO, Capacity::ZERO),
+            false => (self.entitled(entry), self.headroom(entry)),
+        };
+        let wanted = entitled.saturating_add(headroom);
         // A client that has nothing is let into the reserve; the others keep their part of the share.
         let sure = match entry.has() {
             Capacity::ZERO => entitled,

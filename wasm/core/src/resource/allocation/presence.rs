@@ -74,11 +74,6 @@ impl Presence {
         now < self.young_until
     }
 
-    /// Whether its first request came less than `time` before `now`, if it is young for a `lease`.
-    pub(super) fn has_come_within(&self, now: Instant, lease: Duration, time: Duration) -> bool {
-        now.saturating_add(lease) < self.young_until.saturating_add(time)
-    }
-
     /// Notes that the client is there. One that was only doubted lives beside others of its node, which
     /// may come again and again: it is no longer taken for young, and so not doubted again.
     pub(super) fn note_request(&mut self) {

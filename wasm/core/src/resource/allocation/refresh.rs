@@ -43,7 +43,6 @@ impl Allocation {
             term,
             sequence: request.sequence,
             draws: ClientDraws::default(),
-            is_newcomer: false,
             granted,
             granted_at: now,
             granted_pending: false,
@@ -59,9 +58,7 @@ impl Allocation {
         self.replace_totals(EntryTotals::default(), entry.totals());
         self.report(pool);
         self.note_draw(now, &mut entry, request.draw.as_ref());
-        let had = entry.has();
         let answer = self.settle(now, &mut entry, request, pool);
-        self.move_tokens(now, &mut entry, had);
         let draw = self.draw(now, &mut entry, request.draw.as_ref());
         let answer = Answer {
             draw,
@@ -111,10 +108,7 @@ impl Allocation {
             entry.note_throttled(now);
             self.repeat(now, entry)
         } else {
-            let had = entry.has();
-            let answer = self.settle(now, entry, request, pool);
-            self.move_tokens(now, entry, had);
-            answer
+            self.settle(now, entry, request, pool)
         };
         let needs = request.draw.filter(|_| !twice);
         let draw = self.draw(now, entry, needs.as_ref());

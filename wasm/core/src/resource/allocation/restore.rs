@@ -68,7 +68,6 @@ impl Allocation {
             term: snapshot.client.run.term(),
             sequence: snapshot.sequence,
             draws: snapshot.draws,
-            is_newcomer: false,
             granted,
             granted_at: now.saturating_sub(snapshot.granted_ago),
             granted_pending: false,

@@ -73,8 +73,8 @@ fn a_burst_there_and_back_again_leaves_what_was_there() {
         let mut bucket = FleetBucket::full(NOW, tokens(100));
         bucket.take(NOW, tokens(used));
         bucket.set_burst(NOW, tokens(low));
-        let least = 100_u64.saturating_sub(used).saturating_sub(100 - low);
-        assert_eq!(bucket.left(NOW), tokens(least), "{used} used, burst {low}");
+        let fits = low.min(100 - used);
+        assert_eq!(bucket.left(NOW), tokens(fits), "{used} used, burst {low}");
         bucket.set_burst(NOW, tokens(100));
         assert_eq!(
             bucket.left(NOW),
@@ -82,6 +82,19 @@ fn a_burst_there_and_back_again_leaves_what_was_there() {
             "{used} used, burst {low} and back"
         );
     }
+}
+
+#[test]
+fn what_was_lacking_when_the_burst_was_lowered_is_earned_back() {
+    let mut bucket = FleetBucket::full(NOW, tokens(10));
+    bucket.take(NOW, tokens(10));
+    bucket.set(NOW, Rate::from_whole(1), Tokens::ZERO);
+    bucket.set_burst(NOW, tokens(5));
+    bucket.set_burst(at(7), tokens(10));
+    assert_eq!(bucket.left(at(7)), tokens(7));
+    bucket.set_burst(at(7), tokens(5));
+    bucket.set_burst(at(100), tokens(10));
+    assert_eq!(bucket.left(at(100)), tokens(10));
 }
 
 #[test]

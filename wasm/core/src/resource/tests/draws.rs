@@ -25,10 +25,8 @@ impl Drawers {
             burst: Tokens::from_whole(burst),
             ..Limit::new(Capacity::from_micros(rate))
         };
-        let mut resource = Resource::new(Unit::Requests, limit, Instant::ZERO);
-        resource.allocation.drawn_below = Capacity::MAX;
         Self {
-            resource,
+            resource: Resource::new(Unit::Requests, limit, Instant::ZERO),
             now: Instant::from_nanos(1),
             sequence: 0,
             account: 1,
@@ -130,23 +128,6 @@ fn what_a_client_held_that_has_gone_is_room_again() {
 }
 
 #[test]
-fn a_large_share_is_leased_at_once_and_a_small_one_after_a_while() {
-    let mut fleet = Drawers::new(100_000_000, 100);
-    assert_eq!(fleet.draw(0, 1).0, 1, "a newcomer draws");
-    fleet.after(1).lose(0, 0);
-    let leased = fleet.after(1).lose(0, 0).lease.unwrap().capacity;
-    assert!(leased > Capacity::from_whole(50), "{leased}");
-    let mut fleet = Drawers::new(300_000_000, 300);
-    let answer = fleet.lose(0, 1);
-    assert!(answer.lease.unwrap().capacity >= Capacity::from_whole(10));
-    // Its own bucket begins with as much of the tokens as it has leased of the rate.
-    let leased = fleet.resource.sum_has() as u64;
-    let draw = answer.draw.unwrap();
-    assert_eq!(draw.granted.as_micros(), leased);
-    assert_eq!(draw.left.as_micros(), 300_000_000 - leased);
-}
-
-#[test]
 fn a_bucket_is_remembered_until_it_is_full() {
     let mut fleet = Drawers::new(1_000_000, 10);
     fleet.draw(0, 9);
@@ -191,14 +172,9 @@ fn a_client_that_has_forgotten_what_it_drew_is_not_granted_it_again() {
 }
 
 #[test]
-fn what_a_lease_had_gathered_comes_back_with_its_release() {
-    let mut fleet = Drawers::new(300_000_000, 300);
-    fleet.lose(0, 0);
-    let run = ClientRun {
-        id: ClientId::new("envoy-0/0").unwrap(),
-        run: Run::Incarnation(NonZeroU64::MIN),
-    };
-    fleet.resource.handle_release(&run, u64::MAX);
-    let left = fleet.resource.fleet_bucket().unwrap().left(fleet.now);
-    assert_eq!(left.whole(), 300);
+fn a_limit_of_twenty_a_second_is_leased() {
+    let mut fleet = Drawers::new(20_000_000, 20);
+    let answer = fleet.lose(0, 1);
+    assert!(answer.draw.is_none());
+    assert!(answer.lease.unwrap().capacity >= Capacity::from_whole(1));
 }

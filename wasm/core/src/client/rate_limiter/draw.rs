@@ -1,0 +1,114 @@
+//! Rate limiter that draws its tokens of the fleet's bucket: it has a lease of nothing, and its own bucket
+//! earns only while it is cut off.
+
+use super::{BucketLevel, DrawResult, RateLimiter};
+use crate::bucket::TokenBucket;
+use crate::client::Policy;
+use crate::client::process_lease::LeaseState;
+use crate::lease::DrawAnswer;
+use crate::units::{Capacity, Instant, Rate, Tokens};
+use core::time::Duration;
+
+// === impl RateLimiter ===
+
+impl RateLimiter {
+    /// Notes that requests of a worker wait for `tokens` beside those that were drawn for.
+    pub fn need(&mut self, now: Instant, policy: &Policy, tokens: Tokens) {
+        let until = now.saturating_add(policy.first_lease_wait);
+        self.draws.need(now, tokens, until);
+    }
+
+    /// Tokens of the fleet's bucket that it was ever granted; none if it does not draw.
+    pub fn drawn(&self) -> Option<Tokens> {
+        self.draws.offered.then_some(self.draws.granted)
+    }
+
+    /// Whether requests may wait at `now` for an answer.
+    pub fn is_awaited(&self, now: Instant) -> bool {
+        self.lease.state(now) == LeaseState::Pending || self.draws.is_under_way(now)
+    }
+
+    /// Whether the coordinator lets it draw, and answers.
+    pub(super) fn can_draw(&self, now: Instant) -> bool {
+        let has_lease = self.lease.client.valid_lease(now).is_some();
+        self.draws.offered && has_lease && !self.is_cut_off()
+    }
+
+    /// Whether it draws, and the coordinator does not answer.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.draws.offered && self.lease.client.failures > 0
+    }
+
+    /// Has the coordinator asked for the tokens of a request, unless it is known that there are none. The
+    /// request may wait until [`Draws::held_until`](super::Draws::held_until).
+    pub(super) fn draw_of_fleet(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        need: Tokens,
+    ) -> DrawResult {
+        let burst = self.whole_burst();
+        if need > burst {
+            return DrawResult::ExceedsBurst { burst };
+        }
+        if let Some(next) = self.draws.next.filter(|next| now < *next) {
+            return DrawResult::Denied {
+                retry_at: Some(next),
+            };
+        }
+        self.need(now, policy, need);
+        self.draw_soon(now);
+        // A request that cannot wait for the answer passes for certain when the whole limit has earned it.
+        let earned_in = self.whole_rate().time_for(need);
+        DrawResult::Denied {
+            retry_at: earned_in.map(|time| now.saturating_add(time)),
+        }
+    }
+
+    /// Takes what an answer says of draws. Tokens in the limiter's own bucket are from a time without
+    /// draws, and not part of the fleet's.
+    pub(super) fn apply_draw(&mut self, now: Instant, answer: Option<&DrawAnswer>) {
+        if answer.is_some() && !self.draws.offered {
+            self.fresh = false;
+            self.bucket = TokenBucket::empty(now, Rate::ZERO, Tokens::ZERO);
+        }
+        self.draws.apply(now, answer);
+        self.draw_soon(now);
+    }
+
+    /// Makes the next request due at once, if there are tokens to ask for and no answer is awaited.
+    fn draw_soon(&mut self, now: Instant) {
+        if self.draws.needs > Tokens::ZERO && !self.lease.client.is_waiting() {
+            self.lease.client.make_due(now);
+        }
+    }
+
+    /// Level of the fleet's bucket, as far as it is known, with what the limiter has drawn.
+    pub(super) fn level_of_fleet(&self, now: Instant) -> BucketLevel {
+        let (rate, burst) = (self.whole_rate(), self.whole_burst());
+        let left = self.draws.level(now, rate, burst);
+        let next = self.draws.next.map(|next| next.saturating_since(now));
+        BucketLevel {
+            left,
+            next_in: match left >= Tokens::ONE {
+                true => Some(Duration::ZERO),
+                false => next.or_else(|| rate.time_for(Tokens::ONE.saturating_sub(left))),
+            },
+            full_in: rate.time_for(burst.saturating_sub(left)),
+        }
+    }
+
+    /// Rate of the whole limit, as far as it is known.
+    fn whole_rate(&self) -> Rate {
+        self.lease
+            .client
+            .capacity
+            .map_or(Rate::ZERO, Capacity::as_rate)
+    }
+
+    /// Burst of the whole limit, as far as it is known; by default a second of the rate.
+    fn whole_burst(&self) -> Tokens {
+        let usual = || self.whole_rate().tokens_in(Duration::from_secs(1));
+        self.lease.client.burst.unwrap_or_else(usual)
+    }
+}

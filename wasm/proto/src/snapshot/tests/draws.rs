@@ -1,0 +1,36 @@
+//! Draws and the fleet's bucket, as they may be in a snapshot.
+
+use proptest::prelude::*;
+use tollgate_core::resource::{ClientDraws, FleetBucketSnapshot};
+use tollgate_core::units::Tokens;
+
+use super::ms;
+
+fn tokens() -> impl Strategy<Value = Tokens> {
+    any::<u64>().prop_map(Tokens::from_micros)
+}
+
+pub(super) fn draws() -> impl Strategy<Value = ClientDraws> {
+    let tokens = (tokens(), tokens());
+    (any::<u64>(), any::<bool>(), tokens).prop_map(|(account, is_offered, (granted, holds))| {
+        ClientDraws {
+            account,
+            is_offered,
+            granted,
+            holds,
+        }
+    })
+}
+
+pub(super) fn bucket() -> impl Strategy<Value = FleetBucketSnapshot> {
+    let tokens = (tokens(), tokens(), tokens());
+    (tokens, ms(1 << 40), any::<u32>()).prop_map(|((left, whole, lacking), turn_in, pressure)| {
+        FleetBucketSnapshot {
+            left,
+            whole,
+            lacking,
+            turn_in,
+            pressure,
+        }
+    })
+}
