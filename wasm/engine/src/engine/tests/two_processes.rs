@@ -8,6 +8,7 @@ use tollgate_core::message::ScopeAnswer;
 use tollgate_core::units::Instant;
 
 use super::*;
+use crate::testing::Random;
 
 /// Slots of each process, for a tenth of the tenants.
 const SLOTS: u32 = 100;
@@ -24,7 +25,7 @@ struct Fleet {
     workers: [Worker; 2],
     server: LeaseServer,
     limit: Limit,
-    random: u64,
+    random: Random,
     /// Requests of the greedy tenant that have been admitted at each process, and those that wait.
     greedy: [usize; 2],
     awaited: [Vec<u32>; 2],
@@ -54,21 +55,12 @@ impl Fleet {
             workers,
             server: LeaseServer::new(now, Epoch(1), bounds, Start::Fresh),
             limit: Limit::new(Capacity::from_whole(LIMIT)),
-            random: 1,
+            random: Random(1),
             greedy: [0; 2],
             awaited: [Vec::new(), Vec::new()],
             ideal: full,
             ideal_min: full,
         }
-    }
-
-    /// Below `bound`; splitmix64.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.random;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (bits ^ (bits >> 31)) % bound
     }
 
     /// Sends requests of the greedy tenant to a process.
@@ -93,7 +85,7 @@ impl Fleet {
 
     /// Sends a request of a random tenant, each of which has a process of its own.
     fn send_rare(&mut self) {
-        let number = self.below(TENANTS);
+        let number = self.random.below(TENANTS);
         let (tenant, process) = (format!("t{number}"), number as usize % 2);
         if let Decision::Deny(refusal) = self.workers[process].of(&tenant) {
             panic!("{tenant} was refused: {refusal:?}");

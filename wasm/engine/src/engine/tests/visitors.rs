@@ -1,6 +1,7 @@
 //! Many more tenants than slots, of which each comes rarely.
 
 use super::*;
+use crate::testing::Random;
 
 /// Slots of the process, a tenth of the default.
 const SLOTS: u32 = 1000;
@@ -12,7 +13,7 @@ const STEP: Duration = Duration::from_millis(1);
 /// Process with many visitors, and its coordinator.
 struct Site {
     worker: Worker,
-    random: u64,
+    random: Random,
     /// Requests that went on at once.
     passed: usize,
     /// Tenants that hold leases, in the coordinator's books, with the sequences of their requests.
@@ -30,20 +31,11 @@ impl Site {
         };
         Self {
             worker: Worker::new(process, 1, &config),
-            random: 1,
+            random: Random(1),
             passed: 0,
             leases: BTreeMap::new(),
             leases_max: 0,
         }
-    }
-
-    /// Below `bound`; splitmix64.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.random;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (bits ^ (bits >> 31)) % bound
     }
 
     fn request(&mut self, tenant: &str) {
@@ -54,7 +46,7 @@ impl Site {
     fn visits(&mut self, rate: u64, seconds: u64) {
         for millis in 0..seconds * 1000 {
             for _ in millis * rate / 1000..(millis + 1) * rate / 1000 {
-                let tenant = format!("t{}", self.below(TENANTS));
+                let tenant = format!("t{}", self.random.below(TENANTS));
                 self.request(&tenant);
             }
             self.step();

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::*;
 use crate::codec;
-use crate::testing::{FakeHost, FakeProcess};
+use crate::testing::{FakeHost, FakeProcess, Random};
 use tollgate_core::client::LeaseMessage;
 use tollgate_core::lease::{Answer, Epoch, LeaseTerms, Origin, UnitAnswer};
 use tollgate_core::units::{Capacity, Tokens};
@@ -372,7 +372,7 @@ fn both_kinds_of_slots_do_the_same() {
         let setups = setups(40);
         let mut random = Random(seed);
         for _ in 0..400 {
-            let step = random.step();
+            let step = step(&mut random);
             let [records, own] = setups.each_ref().map(|setup| setup.play(step));
             assert_eq!(records, own, "seed {seed}, {step:?}");
         }
@@ -395,26 +395,14 @@ enum TableStep {
     Wait(Duration),
 }
 
-/// A generator of steps; splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn step(&mut self) -> TableStep {
-        let n = self.below(60) as u32;
-        match self.below(10) {
-            0..6 => TableStep::Use(n),
-            6..8 => TableStep::Find(n),
-            8 => TableStep::Vacate(n),
-            _ => TableStep::Wait(Duration::from_secs(self.below(90))),
-        }
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (bits ^ (bits >> 31)) % bound
+/// Returns a random step.
+fn step(random: &mut Random) -> TableStep {
+    let n = random.below(60) as u32;
+    match random.below(10) {
+        0..6 => TableStep::Use(n),
+        6..8 => TableStep::Find(n),
+        8 => TableStep::Vacate(n),
+        _ => TableStep::Wait(Duration::from_secs(random.below(90))),
     }
 }
 
