@@ -54,15 +54,13 @@ impl Rules {
                 let usual = rule.config.policy.usual;
                 rule.config = config.clone();
                 rule.config.policy.usual = usual;
-                rule.config.policy.draws = !config.final_cost;
             }
             None => return self.add(config.clone()),
         }
         known.unwrap_or_default()
     }
 
-    fn add(&mut self, mut config: RuleConfig) -> RuleId {
-        config.policy.draws = !config.final_cost;
+    fn add(&mut self, config: RuleConfig) -> RuleId {
         let id = RuleId(self.rules.len() as u16);
         let stats = RuleStats::default();
         self.rules.push(Rule {

@@ -120,7 +120,6 @@ impl ProcessKind {
             idle_after: group.idle_after.0,
             max_debt: group.max_debt.0,
             priority: Priority::nearest(group.priority.into()),
-            draws: true,
             usual: None,
         };
         let shape = (!group.max_wait.0.is_zero()).then_some(Shape {

@@ -7,14 +7,17 @@ use crate::units::{Instant, Rate, Tokens};
 /// Draws of one rate limiter; plain data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Draws {
-    /// Tells it apart from those of the scope before.
+    /// Tells it apart from those of the scope before: the time of its first request, in nanoseconds; 0
+    /// before that.
     pub(super) account: u64,
     /// Whether the last answer let it draw.
     pub(super) offered: bool,
     /// All tokens that it was ever granted.
     pub(super) granted: Tokens,
-    /// Tokens that are left of these.
+    /// Tokens that are left of these; none while some are owed.
     pub(super) left: Tokens,
+    /// Tokens that were spent and have not been drawn: those that come next pay them.
+    pub(super) owed: Tokens,
     /// Tokens that requests wait for, and that have not been asked for.
     pub(super) needs: Tokens,
     /// Tokens that the first of these requests needs.
@@ -31,14 +34,6 @@ pub(super) struct Draws {
 // === impl Draws ===
 
 impl Draws {
-    /// Draws of a limiter that begins at `now`.
-    pub(super) fn new(now: Instant) -> Self {
-        Self {
-            account: now.as_nanos(),
-            ..Self::default()
-        }
-    }
-
     /// Takes `need` tokens, or none if fewer are left. Returns whether it did.
     pub(super) fn take(&mut self, need: Tokens) -> bool {
         let is_enough = self.left >= need;
@@ -48,9 +43,26 @@ impl Draws {
         is_enough
     }
 
-    /// Keeps `tokens` that were granted or returned.
+    /// Keeps `tokens` that were granted or returned, but for those that are owed.
     pub(super) fn keep(&mut self, tokens: Tokens) {
-        self.left = self.left.saturating_add(tokens);
+        let paid = self.owed.min(tokens);
+        self.owed = self.owed.saturating_sub(paid);
+        self.left = self.left.saturating_add(tokens.saturating_sub(paid));
+    }
+
+    /// Notes that `tokens` have been spent. Those that are not left are owed, `most` at most.
+    pub(super) fn owe(&mut self, tokens: Tokens, most: Tokens) {
+        let paid = self.left.min(tokens);
+        self.left = self.left.saturating_sub(paid);
+        let owed = self.owed.saturating_add(tokens.saturating_sub(paid));
+        self.owed = owed.min(most.max(self.owed));
+    }
+
+    /// Forgives what is owed beyond `most`, if the last answer said that there is nothing to pay it with.
+    pub(super) fn forgive(&mut self, most: Tokens) {
+        if self.next.is_some() {
+            self.owed = self.owed.min(most);
+        }
     }
 
     /// Whether requests may wait for tokens at `now`.
@@ -69,13 +81,19 @@ impl Draws {
         *self.held_until.insert(held.unwrap_or(until))
     }
 
-    /// The draw for the next request to the coordinator.
-    pub(super) fn request(&mut self) -> DrawRequest {
+    /// The draw for a request to the coordinator at `now`.
+    pub(super) fn request(&mut self, now: Instant) -> DrawRequest {
+        if self.account == 0 {
+            self.account = now.as_nanos();
+        }
+        if self.needs == Tokens::ZERO {
+            self.first = self.owed.min(Tokens::ONE);
+        }
         DrawRequest {
             account: self.account,
             drawn: self.granted,
             holds: self.left,
-            needs: core::mem::take(&mut self.needs),
+            needs: core::mem::take(&mut self.needs).saturating_add(self.owed),
             first: core::mem::take(&mut self.first),
         }
     }
@@ -113,11 +131,12 @@ impl Draws {
         self.offered = false;
     }
 
-    /// Tokens that are left here, and that nobody had by the last answer, if these have grown at `rate`; up
-    /// to `burst`.
+    /// Tokens that are left here, and that nobody had by the last answer, if these have grown at `rate`, up
+    /// to `burst`; less what is owed.
     pub(super) fn level(&self, now: Instant, rate: Rate, burst: Tokens) -> Tokens {
         let earned = rate.tokens_in(now.saturating_since(self.answered_at));
         let fleet = self.fleet.saturating_add(earned);
-        fleet.saturating_add(self.left).min(burst)
+        let level = fleet.saturating_add(self.left).min(burst);
+        level.saturating_sub(self.owed)
     }
 }

@@ -46,9 +46,6 @@ pub struct Policy {
     pub max_debt: Duration,
     /// Priority band of the client's requests.
     pub priority: Priority,
-    /// Whether tokens may be drawn of the fleet's bucket. Not where requests are paid when their cost is
-    /// known: a bucket of which each token is drawn has nothing to owe.
-    pub draws: bool,
     /// Limit of requests of most of the rule's scopes, as the coordinator has told it: it holds for
     /// those of which nothing else is known.
     pub usual: Option<KnownLimit>,
@@ -113,7 +110,6 @@ impl Default for Policy {
             idle_after: Duration::from_secs(10),
             max_debt: Duration::from_secs(10),
             priority: Priority::default(),
-            draws: true,
             usual: None,
         }
     }

@@ -95,7 +95,7 @@ impl RateLimiter {
             lease: ProcessLease::new(),
             demand: DemandEstimator::new(now),
             last_attempt: now,
-            draws: Draws::new(now),
+            draws: Draws::default(),
             unit,
         };
         let (rate, burst) = limiter.flow(now, policy);
@@ -174,6 +174,10 @@ impl RateLimiter {
         }
         self.lease.rouse(now, policy);
         self.settle_bucket(now, policy);
+        if self.can_draw(now) {
+            self.owe_fleet(now, policy, owed);
+            return;
+        }
         self.bucket.charge(now, owed);
         let most = micros(self.bucket.rate().tokens_in(policy.max_debt));
         let parts = self.bucket.to_parts();
@@ -256,8 +260,8 @@ impl RateLimiter {
         }
         match &mut message {
             LeaseMessage::Refresh(request) => {
-                let draws = self.unit == Unit::Requests && policy.draws;
-                request.draw = Some(self.draws.request()).filter(|_| draws);
+                let draws = self.unit == Unit::Requests;
+                request.draw = draws.then(|| self.draws.request(now));
             }
             LeaseMessage::Release { .. } => self.draws.end(),
             LeaseMessage::Nothing => {}
@@ -280,7 +284,7 @@ impl RateLimiter {
         }
         self.settle_bucket(now, policy);
         self.lease.apply(now, origin, answer);
-        self.apply_draw(now, answer.draw.as_ref());
+        self.apply_draw(now, policy, answer.draw.as_ref());
         self.settle_bucket(now, policy);
         self.fresh &= self.lease.client.lease.is_none();
         if self.demand.wants() == Capacity::ZERO
@@ -346,10 +350,14 @@ impl RateLimiter {
         (grows && lease.capacity < whole).then(|| whole.as_rate())
     }
 
-    /// Time at which the bucket of a leased limiter is full again; none if it is, or never will be.
+    /// Time at which the bucket of a leased limiter is full again, or what one that draws owes is paid;
+    /// none if it is, or never will be.
     fn refills_until(&self, now: Instant) -> Option<Instant> {
         self.lease.client.valid_lease(now)?;
-        let missing = self.bucket.time_until(now, self.bucket.burst())?;
+        let missing = match self.draws.offered {
+            true => self.whole_rate().time_for(self.draws.owed)?,
+            false => self.bucket.time_until(now, self.bucket.burst())?,
+        };
         (!missing.is_zero()).then(|| now.saturating_add(missing))
     }
 

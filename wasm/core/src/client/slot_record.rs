@@ -118,7 +118,9 @@ records! {
     HeldLease { capacity, burst, expiry, fingerprint }
     Origin { epoch, shard since 4 or None }
     DemandEstimator { attempts, opened_at, average, low_since, low_max, measured }
-    Draws { account, offered, granted, left, needs, first, held_until, next, fleet, answered_at }
+    Draws {
+        account, offered, granted, left, owed, needs, first, held_until, next, fleet, answered_at
+    }
     RateLimiter {
         bucket, fresh, lease, demand, last_attempt, draws since 7 or Draws::default();
         unit: Unit::Requests

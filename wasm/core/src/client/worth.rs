@@ -96,7 +96,7 @@ impl RateLimiter {
     /// earned back, or it is the fleet's bucket that pays.
     pub(super) fn is_as_new(&self, now: Instant) -> bool {
         match self.draws.offered {
-            true => !self.draws.is_under_way(now),
+            true => !self.draws.is_under_way(now) && self.draws.owed == Tokens::ZERO,
             false => self.bucket.is_whole(now),
         }
     }

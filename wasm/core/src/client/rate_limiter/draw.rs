@@ -28,6 +28,14 @@ impl RateLimiter {
         self.lease.state(now) == LeaseState::Pending || self.draws.is_under_way(now)
     }
 
+    /// Notes that tokens have been spent that may not have been drawn, and has them asked for.
+    pub(super) fn owe_fleet(&mut self, now: Instant, policy: &Policy, owed: Tokens) {
+        let most = self.longest_debt(policy);
+        self.draws
+            .owe(owed, self.whole_burst().saturating_add(most));
+        self.draw_soon(now);
+    }
+
     /// Whether the coordinator lets it draw, and answers.
     pub(super) fn can_draw(&self, now: Instant) -> bool {
         let has_lease = self.lease.client.valid_lease(now).is_some();
@@ -67,18 +75,25 @@ impl RateLimiter {
 
     /// Takes what an answer says of draws. Tokens in the limiter's own bucket are from a time without
     /// draws, and not part of the fleet's.
-    pub(super) fn apply_draw(&mut self, now: Instant, answer: Option<&DrawAnswer>) {
+    pub(super) fn apply_draw(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        answer: Option<&DrawAnswer>,
+    ) {
         if answer.is_some() && !self.draws.offered {
             self.fresh = false;
             self.bucket = TokenBucket::empty(now, Rate::ZERO, Tokens::ZERO);
         }
         self.draws.apply(now, answer);
+        self.draws.forgive(self.longest_debt(policy));
         self.draw_soon(now);
     }
 
     /// Makes the next request due at once, if there are tokens to ask for and no answer is awaited.
     fn draw_soon(&mut self, now: Instant) {
-        if self.draws.needs > Tokens::ZERO && !self.lease.client.is_waiting() {
+        let owes = self.draws.owed > Tokens::ZERO && self.draws.next.is_none_or(|next| next <= now);
+        if (owes || self.draws.needs > Tokens::ZERO) && !self.lease.client.is_waiting() {
             self.lease.client.make_due(now);
         }
     }
@@ -98,8 +113,13 @@ impl RateLimiter {
         }
     }
 
+    /// Tokens that may be owed beyond those that the fleet has.
+    fn longest_debt(&self, policy: &Policy) -> Tokens {
+        self.whole_rate().tokens_in(policy.max_debt)
+    }
+
     /// Rate of the whole limit, as far as it is known.
-    fn whole_rate(&self) -> Rate {
+    pub(super) fn whole_rate(&self) -> Rate {
         self.lease
             .client
             .capacity

@@ -53,7 +53,7 @@ impl RateLimiter {
     /// Wants to say by the present attempts, if they have not been silent for long.
     pub(super) fn to_say(&self, now: Instant) -> Capacity {
         let (wants, reported) = (self.demand.wants(), self.lease.reported);
-        if self.bucket.balance(now) < 0 {
+        if self.bucket.balance(now) < 0 || self.draws.owed > Tokens::ZERO {
             // A client that is told when the debt is paid counts on the rate that it is paid at.
             return wants.max(reported);
         }

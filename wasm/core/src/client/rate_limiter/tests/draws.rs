@@ -1,0 +1,87 @@
+//! Limiters that draw of the fleet's bucket.
+
+use super::*;
+use crate::lease::DrawAnswer;
+
+/// What a coordinator answers who has granted so much, of a limit of ten a second.
+fn granted(tokens: u64, next: Option<Duration>) -> Answer {
+    Answer {
+        capacity: Capacity::from_whole(10),
+        burst: Some(Tokens::from_whole(10)),
+        draw: Some(DrawAnswer {
+            granted: Tokens::from_whole(tokens),
+            left: Tokens::ZERO,
+            next,
+        }),
+        ..answer(0)
+    }
+}
+
+impl Process {
+    /// Has drawn a token, and spent it.
+    fn drawing() -> Self {
+        let mut process = Self::new();
+        process.attempt(1);
+        let request = process.ask();
+        assert!(process.answer(request.sequence, 1, &granted(1, None)));
+        assert_eq!(process.attempt(0), DrawResult::Tokens(Tokens::ONE));
+        process
+    }
+
+    fn pay(&mut self, tokens: u64) {
+        let owed = Tokens::from_whole(tokens);
+        self.limiter.pay(self.now, &self.policy, 0, owed);
+    }
+}
+
+#[test]
+fn what_is_owed_is_drawn_before_anything_passes() {
+    let mut p = Process::drawing();
+    p.pay(3);
+    let request = p.after(1).ask();
+    let draw = request.draw.unwrap();
+    assert_eq!(
+        (draw.needs, draw.first),
+        (Tokens::from_whole(3), Tokens::ONE)
+    );
+    let next = Some(Duration::from_millis(100));
+    assert!(p.answer(request.sequence, 1, &granted(3, next)));
+    assert!(
+        matches!(p.attempt(1), DrawResult::Denied { .. }),
+        "one is owed"
+    );
+
+    p.after(100).attempt(1);
+    let request = p.ask();
+    assert_eq!(request.draw.unwrap().needs, Tokens::from_whole(2));
+    assert!(p.answer(request.sequence, 1, &granted(5, None)));
+    assert_eq!(p.attempt(0), DrawResult::Tokens(Tokens::ONE));
+    assert!(matches!(p.attempt(0), DrawResult::Pending { .. }));
+}
+
+#[test]
+fn tokens_that_are_left_pay_first_and_those_that_return_too() {
+    let mut p = Process::drawing();
+    p.attempt(3);
+    let request = p.after(1).ask();
+    assert!(p.answer(request.sequence, 1, &granted(4, None)));
+    p.pay(4);
+    p.limiter.give_back(p.now, &p.policy, Tokens::from_whole(2));
+    assert_eq!(p.attempt(0), DrawResult::Tokens(Tokens::ONE));
+    assert_eq!(p.limiter.level(p.now).left, Tokens::ZERO);
+}
+
+#[test]
+fn what_the_fleet_cannot_pay_is_owed_up_to_the_longest_debt() {
+    let mut p = Process::drawing();
+    p.pay(1_000_000);
+    let request = p.after(1).ask();
+    let (burst, longest) = (10, 10 * 10);
+    let needs = Tokens::from_whole(burst + longest);
+    assert_eq!(request.draw.unwrap().needs, needs);
+    let next = Some(Duration::from_millis(100));
+    assert!(p.answer(request.sequence, 1, &granted(4, next)));
+    p.after(100).attempt(1);
+    let needs = Tokens::from_whole(longest + 1);
+    assert_eq!(p.ask().draw.unwrap().needs, needs, "with the attempt");
+}
