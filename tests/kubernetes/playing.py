@@ -126,7 +126,7 @@ class Coordinator:
 
     def without_leases(self):
         """Returns a problem if the coordinator has lent nothing: then a refusal came from the safe capacity."""
-        lent = self.until(r'tollgate_leased\{unit="requests"\} [1-9]')
+        lent = self.until(r'tollgate_(leased\{unit="requests"\}|drawn_total) [1-9]')
         return [] if lent else ["the coordinator has lent nothing"]
 
 

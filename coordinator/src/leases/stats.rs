@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 use crate::catalog::{Catalog, GroupKind, OverrideKind};
 use crate::leases::driver::DriverError;
 use crate::leases::shards::Shards;
-use crate::leases::view::{units, waiting};
+use crate::leases::view::{tokens, units, waiting};
 
 mod metrics;
 mod rank;
@@ -62,6 +62,8 @@ pub struct LeaseStats {
     pub learning: BTreeMap<ShardId, usize>,
     /// Sums of leases from the parent.
     pub borrowed: BTreeMap<Unit, BorrowedStats>,
+    /// Tokens that clients have drawn of small limits.
+    pub drawn: f64,
 }
 
 /// Sums of leases from the parent, for one unit.
@@ -161,10 +163,12 @@ impl LeaseStats {
     ) -> Result<Self, DriverError> {
         let scan = StatsScan::new(named.clone(), selection, first_max);
         let mut stats = shards.visit(scan).await?.end();
-        let pools = move |node: &LeaseServer, _: Instant| named.pools(node);
-        // A pool is not a resource: its figures are those of its members, which are in the sums.
-        let pools = shards.view(pools).await?.into_iter().flatten();
-        stats.named.extend(pools);
+        let of_node = move |node: &LeaseServer, _: Instant| (named.pools(node), node.drawn());
+        for (pools, drawn) in shards.view(of_node).await? {
+            // A pool is not a resource: its figures are those of its members, which are in the sums.
+            stats.named.extend(pools);
+            stats.drawn += tokens(drawn);
+        }
         Ok(stats)
     }
 }

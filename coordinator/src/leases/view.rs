@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::lease_server::{BindingLimit, LeaseServer, LimitOwner};
 use tollgate_core::resource::{ClientRecord, Resource};
-use tollgate_core::units::{Capacity, Instant, MICRO};
+use tollgate_core::units::{Capacity, Instant, MICRO, Tokens};
 use utoipa::ToSchema;
 
 mod amount;
@@ -65,6 +65,24 @@ pub struct UnitSummary {
     /// The binding limit; null if nothing limits the resource.
     #[serde(default)]
     pub limited_by: Option<LimitedBy>,
+    /// Tokens of a small limit, which clients draw instead of having leases; absent if they have leases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub bucket: Option<BucketView>,
+}
+
+/// Bucket of the whole fleet, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
+pub struct BucketView {
+    /// Tokens that can be drawn.
+    #[schema(minimum = 0)]
+    pub left: f64,
+    /// Tokens that clients have drawn and may not have spent.
+    #[schema(minimum = 0)]
+    pub held: f64,
+    /// All tokens that clients have drawn since the bucket was last full without clients.
+    #[schema(minimum = 0)]
+    pub drawn: f64,
 }
 
 /// The limit that leaves the clients of a resource least.
@@ -225,6 +243,7 @@ impl UnitSummary {
             sum_wants: sum(resource.sum_wants()),
             client_count: resource.client_count(),
             limited_by: node.binding_limit(id).map(LimitedBy::from),
+            bucket: BucketView::find(now, resource),
         }
     }
 
@@ -232,6 +251,21 @@ impl UnitSummary {
     pub fn at_most(&self) -> Amount {
         let limited_by = self.limited_by.as_ref();
         limited_by.map_or(self.capacity, |limited_by| limited_by.at_most)
+    }
+}
+
+// === impl BucketView ===
+
+impl BucketView {
+    /// The bucket of `resource`, if clients draw of it.
+    fn find(now: Instant, resource: &Resource) -> Option<Self> {
+        let bucket = resource.fleet_bucket()?;
+        let (drawn, held) = resource.drawn();
+        Some(Self {
+            left: tokens(bucket.left(now)),
+            held: tokens(held),
+            drawn: tokens(drawn),
+        })
     }
 }
 
@@ -320,6 +354,11 @@ pub(crate) fn ms(duration: Duration) -> u64 {
 /// `micros` millionths as a number of units.
 pub(crate) fn units(micros: u128) -> f64 {
     micros as f64 / MICRO as f64
+}
+
+/// `tokens` as a number.
+pub(crate) fn tokens(tokens: Tokens) -> f64 {
+    units(tokens.as_micros().into())
 }
 
 /// A sum of capacities; unlimited if one of them is.

@@ -155,6 +155,7 @@ async fn health_readiness_and_metrics_are_there() {
         "tollgate_learning_resources{unit=\"requests\"} 0.0",
         "tollgate_capacity{unit=\"requests\"} 100.0",
         "tollgate_leased{unit=\"requests\"} 40.0",
+        "tollgate_drawn_total 0.0",
         "tollgate_wanted{unit=\"requests\"} 42.0",
         "tollgate_limits 2",
         "tollgate_build_info{version=\"0.1.0\"} 1",

@@ -29,7 +29,7 @@ use crate::lease::{ClientId, ClientRun, Epoch, ResourceId};
 use crate::pool::Pool;
 use crate::resource::Resource;
 use crate::tree::ParentLeases;
-use crate::units::Instant;
+use crate::units::{Instant, Tokens};
 
 /// Part of a time without a master that does not count as learning, as of an etcd lease that does
 /// not count for its term.
@@ -60,6 +60,8 @@ pub struct LeaseServer {
     leases_elsewhere: usize,
     /// Clients that should ask again.
     nudges: NudgeQueue,
+    /// Tokens that clients have drawn of the fleet's buckets.
+    drawn: Tokens,
 }
 
 /// Bounds on the size of a lease server.
@@ -118,6 +120,7 @@ impl LeaseServer {
             leases: 0,
             leases_elsewhere: 0,
             nudges: NudgeQueue::default(),
+            drawn: Tokens::ZERO,
         }
     }
 
@@ -129,6 +132,11 @@ impl LeaseServer {
     /// Bounds on its size.
     pub fn bounds(&self) -> Bounds {
         self.bounds
+    }
+
+    /// Tokens that clients have drawn of all the fleet's buckets since the start.
+    pub fn drawn(&self) -> Tokens {
+        self.drawn
     }
 
     /// Number of leases in its table.

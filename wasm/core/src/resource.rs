@@ -43,7 +43,7 @@ use crate::lease::{Answer, ClientId, ClientRun, Epoch, LeaseRequest, Run, Unit};
 use crate::limit::Limit;
 use crate::pool::PoolLink;
 use crate::round::Round;
-use crate::units::{Capacity, Instant};
+use crate::units::{Capacity, Instant, Tokens};
 
 /// Resource with its clients and sums; see the module.
 ///
@@ -279,6 +279,12 @@ impl Resource {
     /// Tokens that no client has; none if clients cannot draw.
     pub fn fleet_bucket(&self) -> Option<&FleetBucket> {
         self.allocation.fleet.as_ref()
+    }
+
+    /// Tokens that clients have drawn of the fleet's bucket since it is known: all of them, and those that
+    /// they may not have spent.
+    pub fn drawn(&self) -> (Tokens, Tokens) {
+        (self.allocation.drawn, self.allocation.held_by_clients())
     }
 
     /// The limit that the last refresh came with.

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use anyhow::anyhow;
 use serde::Serialize;
 use tollgate_coordinator::api::rest::view::{
-    ResourceClient, ScopeDetail, ScopeLimits, UnitDetail, UnitSummary,
+    BucketView, ResourceClient, ScopeDetail, ScopeLimits, UnitDetail, UnitSummary,
 };
 
 use super::limit;
@@ -130,15 +130,24 @@ fn sums(unit: &str, resource: &UnitDetail) -> String {
     } = resource;
     let amount = |amount| print::amount(unit, amount);
     format!(
-        "{unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {waiting_count}{}{}",
+        "{unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {waiting_count}{}{}{}",
         amount(summary.capacity),
         amount(summary.sum_has),
         amount(summary.sum_wants),
         print::or_dash(summary.safe.map(amount)),
         summary.client_count,
+        bucket(summary),
         learning(summary),
         limited_by(unit, summary),
     )
+}
+
+/// Tokens of a limit that is drawn, not leased.
+fn bucket(summary: &UnitSummary) -> String {
+    summary.bucket.map_or_else(String::new, |bucket| {
+        let BucketView { left, held, drawn } = bucket;
+        format!(", tokens left {left:.1}, with clients {held:.1}, drawn {drawn:.0}")
+    })
 }
 
 fn limited_by(unit: &str, summary: &UnitSummary) -> String {

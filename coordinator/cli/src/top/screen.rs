@@ -173,6 +173,7 @@ pub(super) mod tests {
                 sum_wants: Amount::Number(wants),
                 client_count: 2,
                 limited_by: None,
+                bucket: None,
             },
             waiting_count: 1,
             throttled_for_ms: None,

@@ -116,6 +116,7 @@ mod tests {
                 sum_wants: Amount::Number(0.0),
                 client_count: *client_count,
                 limited_by: None,
+                bucket: None,
             };
             ((*unit).to_owned(), summary)
         };

@@ -20,6 +20,6 @@ pub use crate::leases::history::{
 };
 pub use crate::leases::stats::ResourceStats;
 pub use crate::leases::view::{
-    Amount, BusyResource, LimitedBy, ResourceClient, ScopeDetail, ScopePage, ScopeSummary,
-    UnitDetail, UnitSummary,
+    Amount, BucketView, BusyResource, LimitedBy, ResourceClient, ScopeDetail, ScopePage,
+    ScopeSummary, UnitDetail, UnitSummary,
 };

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -23,6 +24,8 @@ type Labels = Vec<(&'static str, String)>;
 impl LeaseStats {
     /// Registers its figures.
     pub fn register(&self, registry: &mut Registry) {
+        let help = "Tokens that clients have drawn of small limits, which are not leased";
+        registry.register("drawn", help, ConstCounter::new(self.drawn));
         self.register_units(registry);
         self.register_scopes(registry);
         self.register_top(registry);

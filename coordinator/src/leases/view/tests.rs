@@ -1,4 +1,4 @@
-use tollgate_core::lease::{ClientId, ClientRun, Epoch, LeaseRequest};
+use tollgate_core::lease::{ClientId, ClientRun, DrawRequest, Epoch, LeaseRequest};
 use tollgate_core::lease_server::{Bounds, Start, Terms};
 use tollgate_core::limit::{Limit, Part};
 
@@ -37,6 +37,27 @@ impl Table {
             min_refresh: Duration::from_millis(1),
             ..Limit::new(whole(100))
         };
+        let id = ResourceId::new("a", Unit::Requests).unwrap();
+        self.server
+            .handle_refresh(self.now, &client, &id, &ask, &Terms::of(&limit))
+            .unwrap();
+    }
+
+    /// Draws a token of a limit of five a second, whose bucket holds ten.
+    fn draw(&mut self, client: &str) {
+        let limit = Limit {
+            burst: Tokens::from_whole(10),
+            ..Limit::new(Capacity::from_whole(5))
+        };
+        let draw = DrawRequest {
+            needs: Tokens::ONE,
+            ..DrawRequest::default()
+        };
+        let ask = LeaseRequest {
+            draw: Some(draw),
+            ..LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(1))
+        };
+        let client = ClientRun::only(ClientId::new(client).unwrap());
         let id = ResourceId::new("a", Unit::Requests).unwrap();
         self.server
             .handle_refresh(self.now, &client, &id, &ask, &Terms::of(&limit))
@@ -106,4 +127,21 @@ fn of_too_many_clients_those_throttled_for_longest_come_first() {
     // Of those that are not throttled, the one with the larger lease.
     let detail = table.detail(39);
     assert!(names(&detail).contains(&&*all[3]) && !names(&detail).contains(&&*all[7]));
+}
+
+#[test]
+fn a_limit_that_is_drawn_shows_its_bucket() {
+    let mut table = Table::new();
+    table.refresh("one", 1, (0, 100));
+    assert_eq!(table.detail(9).summary.bucket, None, "it is leased");
+    let mut table = Table::new();
+    table.draw("one");
+    table.draw("two");
+    let bucket = BucketView {
+        left: 8.0,
+        held: 2.0,
+        drawn: 2.0,
+    };
+    assert_eq!(table.detail(9).summary.bucket, Some(bucket));
+    assert_eq!(table.server.drawn(), Tokens::from_whole(2));
 }

@@ -66,6 +66,8 @@ pub(crate) struct Allocation {
     pub(crate) is_filling: bool,
     /// Bucket of the whole fleet, if clients draw of it.
     pub(in crate::resource) fleet: Option<FleetBucket>,
+    /// All tokens that clients have drawn of it.
+    pub(in crate::resource) drawn: Tokens,
 }
 
 // === impl Allocation ===
@@ -92,6 +94,7 @@ impl Allocation {
             stirred: false,
             is_filling: false,
             fleet: None,
+            drawn: Tokens::ZERO,
         }
     }
 

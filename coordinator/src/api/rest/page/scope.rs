@@ -190,6 +190,11 @@ fn facts(unit: &str, detail: &UnitDetail) -> Markup {
             div { dt { "leased" } dd { (amount(summary.sum_has)) } }
             div { dt { "limit" } dd { (amount(summary.at_most())) } }
             div { dt { "wanted" } dd { (amount(summary.sum_wants)) } }
+            @if let Some(bucket) = &summary.bucket {
+                div { dt { "tokens left" } dd { (amount(Amount::Number(bucket.left))) } }
+                div { dt { "tokens with clients" } dd { (amount(Amount::Number(bucket.held))) } }
+                div { dt { "tokens drawn" } dd { (amount(Amount::Number(bucket.drawn))) } }
+            }
             div {
                 dt { "limited by" }
                 dd {

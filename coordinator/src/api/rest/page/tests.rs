@@ -23,6 +23,7 @@ fn summary() -> UnitSummary {
             whose: "group gold".to_owned(),
             at_most: Amount::Number(80.0),
         }),
+        bucket: None,
     }
 }
 

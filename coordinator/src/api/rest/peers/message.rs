@@ -58,6 +58,7 @@ mod tests {
                         whose: "own limit".to_owned(),
                         at_most: capacity,
                     }),
+                    bucket: None,
                 },
                 waiting_count: 1,
                 throttled_for_ms: None,

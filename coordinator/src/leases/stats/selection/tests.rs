@@ -20,6 +20,7 @@ fn resource(
             sum_wants: Amount::Number(wants),
             client_count,
             limited_by: None,
+            bucket: None,
         },
         waiting_count,
         throttled_for_ms: None,

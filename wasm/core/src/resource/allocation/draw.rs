@@ -111,6 +111,7 @@ impl Allocation {
         let before = entry.totals();
         entry.draws.granted = entry.draws.granted.saturating_add(granted);
         entry.draws.holds = entry.draws.holds.saturating_add(granted);
+        self.drawn = self.drawn.saturating_add(granted);
         self.replace_totals(before, entry.totals());
         self.fill(now);
         next
@@ -147,6 +148,11 @@ impl Allocation {
         self.fleet.as_ref().and_then(|bucket| bucket.full_at(rate))
     }
 
+    /// Tokens that clients have drawn of the fleet's bucket and may not have spent.
+    pub(in crate::resource) fn held_by_clients(&self) -> Tokens {
+        Tokens::from_micros(u64::try_from(self.sum_holds).unwrap_or(u64::MAX))
+    }
+
     /// Forgets the fleet's bucket if a new one would hold no more.
     pub(in crate::resource) fn forget_if_full(&mut self, now: Instant) {
         let lasts = self.full_at().is_some_and(|at| at > now);
@@ -158,8 +164,7 @@ impl Allocation {
         let (whole, burst) = (self.limit.capacity, self.limit.burst);
         let leased = Capacity::from_sum(self.sum_has).min(whole).as_micros();
         let gathered = mul_div(burst.as_micros(), leased, whole.as_micros().into());
-        let holds = u64::try_from(self.sum_holds).unwrap_or(u64::MAX);
-        Tokens::from_micros(gathered.saturating_add(holds))
+        Tokens::from_micros(gathered).saturating_add(self.held_by_clients())
     }
 
     /// Fills the fleet's bucket until `now`, by the leases until then, and from then on by those of now.

@@ -22,6 +22,7 @@ fn table(clients: Vec<ResourceClient>, client_count: usize) -> String {
             sum_wants: Amount::Number(20.0),
             client_count,
             limited_by: None,
+            bucket: None,
         },
         waiting_count: 1,
         throttled_for_ms: Some(7),
