@@ -287,7 +287,7 @@ impl Draft {
         let group = file.group.as_mut();
         match change {
             Change::Capacity(capacity) => {
-                let limit = tenant.or(group.map(|group| &mut group.limit));
+                let limit = tenant.or_else(|| group.map(|group| &mut group.limit));
                 let limit = limit.expect("a limit");
                 set_capacity(limit, Capacity::from_whole(capacity));
             }

@@ -79,7 +79,7 @@ const LIMITS: &[Line] = &[
     line("tenant/bytes", "1 MB/s, responses of 50 kB at 0.8, 5 Envoys", "864 of 955", (88.0, 0.0)),
     line("tenant/flight-20-of-40", "20 in flight, 5 wanted, 40 Envoys", "98 % of all", (44.0, 0.0)),
     line("tenant/flight-3-busy", "3 in flight, 1.5 wanted, 5 Envoys", "99 of 190", (52.0, 0.0)),
-    line("tenant/flight-3-idle", "3 in flight, 0.5 wanted, 5 Envoys", "44 of 79", (61.0, 0.0)),
+    line("tenant/flight-3-idle", "3 in flight, 0.5 wanted, 5 Envoys", "44 of 79", (55.0, 0.0)),
     line("tenant/flight-20-of-5", "20 in flight, 8 wanted, 5 Envoys", "1151 of 1249", (86.0, 0.0)),
 ];
 
