@@ -108,7 +108,7 @@ impl Config {
         let mode = mode_as(root, "no_lease")?.unwrap_or_default();
         let policy = Policy {
             no_lease: mode,
-            first_lease_wait: millis(root.whole("first_lease_wait_ms", 50, 0..=10_000)?),
+            first_lease_wait: millis(root.whole("first_lease_wait_ms", 250, 0..=10_000)?),
             call_timeout,
             max_debt: millis(root.whole("max_debt_ms", 10_000, 0..=3_600_000)?),
             ..Policy::default()

@@ -55,7 +55,7 @@ impl Rule {
             name: name.into(),
             safe: 10.0,
             no_lease: Mode::Safe,
-            first_lease_wait: Duration::from_millis(50),
+            first_lease_wait: Duration::from_millis(250),
             max_wait: Duration::ZERO,
             priority: Priority::default().level(),
             enforced: 100,
@@ -80,7 +80,7 @@ impl Rule {
     }
 
     /// Sets the longest time that a scope's first requests wait for the first answer of a coordinator;
-    /// 50 ms by default.
+    /// 250 ms by default.
     #[must_use]
     pub fn first_lease_wait(mut self, time: Duration) -> Self {
         self.first_lease_wait = time;

@@ -22,7 +22,7 @@ fn the_smallest_configuration_has_the_documented_defaults() {
     assert!(unknown.is_empty());
     let policy = Policy {
         safe: Capacity::from_whole(10),
-        first_lease_wait: Duration::from_millis(50),
+        first_lease_wait: Duration::from_millis(250),
         call_timeout: Duration::from_secs(1),
         ..Policy::default()
     };

@@ -169,8 +169,24 @@ fn any_answer_of_a_coordinator_is_borne() {
 
 #[test]
 fn a_slot_of_version_1_is_read() {
-    let slot = codec::decode_slot(SLOT_V1);
-    assert_eq!(slot, Some(("tenant/acme", scope_state())));
+    let now = Instant::from_nanos(3_600_000_000_000);
+    let (scope, slot) = codec::decode_slot(SLOT_V1).unwrap();
+    let expected = scope_state();
+    assert_eq!(scope, "tenant/acme");
+    let of_requests = |state: &ScopeState| {
+        let limiter = &state.requests;
+        (
+            limiter.level(now),
+            limiter.has(now),
+            limiter.due(),
+            limiter.wants(),
+        )
+    };
+    // Only the account of draws is not as old as the record.
+    assert_eq!(of_requests(&slot), of_requests(&expected));
+    assert_eq!(slot.request_bytes, expected.request_bytes);
+    assert_eq!(slot.response_bytes, expected.response_bytes);
+    assert_eq!(slot.concurrency, expected.concurrency);
 }
 
 /// A record for [`records`], with its place, its length, and what happens after it.

@@ -199,7 +199,7 @@ fn pending_requests_are_refused_with_the_reason_and_in_grpc_if_they_are_grpc() {
     let headers = [("x", "acme"), ("content-type", "application/grpc+proto")];
     assert_eq!(proxy.request(&headers), Decision::Hold);
     assert_eq!(proxy.of("acme"), Decision::Hold);
-    proxy.tick(Duration::from_millis(60));
+    proxy.tick(Duration::from_millis(260));
     let replies = proxy.host().replies.borrow();
     let statuses: Vec<u32> = replies.iter().map(|reply| reply.1).collect();
     assert_eq!(statuses, [200, 429]);

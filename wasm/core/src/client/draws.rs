@@ -1,6 +1,7 @@
 //! Client's half of the bucket of the whole fleet: the tokens that it has drawn, and those that
 //! requests wait for.
 
+use super::rate_limiter::micros;
 use crate::lease::{DrawAnswer, DrawRequest};
 use crate::units::{Instant, Rate, Tokens};
 
@@ -58,6 +59,11 @@ impl Draws {
         self.owed = owed.min(most.max(self.owed));
     }
 
+    /// Whether it owes tokens, and there may be some at `now`.
+    pub(super) fn pays(&self, now: Instant) -> bool {
+        self.owed > Tokens::ZERO && self.next.is_none_or(|next| next <= now)
+    }
+
     /// Forgives what is owed beyond `most`, if the last answer said that there is nothing to pay it with.
     pub(super) fn forgive(&mut self, most: Tokens) {
         if self.next.is_some() {
@@ -86,14 +92,18 @@ impl Draws {
         if self.account == 0 {
             self.account = now.as_nanos();
         }
+        let owed = match self.pays(now) {
+            true => self.owed,
+            false => Tokens::ZERO,
+        };
         if self.needs == Tokens::ZERO {
-            self.first = self.owed.min(Tokens::ONE);
+            self.first = owed.min(Tokens::ONE);
         }
         DrawRequest {
             account: self.account,
             drawn: self.granted,
             holds: self.left,
-            needs: core::mem::take(&mut self.needs).saturating_add(self.owed),
+            needs: core::mem::take(&mut self.needs).saturating_add(owed),
             first: core::mem::take(&mut self.first),
         }
     }
@@ -110,7 +120,12 @@ impl Draws {
         self.granted = answer.granted;
         self.fleet = answer.left;
         self.answered_at = now;
-        self.next = answer.next.map(|next| now.saturating_add(next));
+        // An answer to a request that needs nothing does not name the time again.
+        let known = self
+            .next
+            .filter(|next| now < *next && answer.left < Tokens::ONE);
+        let next = answer.next.map(|next| now.saturating_add(next));
+        self.next = next.or(known);
     }
 
     /// Notes that an answer will not come.
@@ -132,11 +147,11 @@ impl Draws {
     }
 
     /// Tokens that are left here, and that nobody had by the last answer, if these have grown at `rate`, up
-    /// to `burst`; less what is owed.
-    pub(super) fn level(&self, now: Instant, rate: Rate, burst: Tokens) -> Tokens {
+    /// to `burst`; less what is owed. In millionths.
+    pub(super) fn level(&self, now: Instant, rate: Rate, burst: Tokens) -> i64 {
         let earned = rate.tokens_in(now.saturating_since(self.answered_at));
         let fleet = self.fleet.saturating_add(earned);
         let level = fleet.saturating_add(self.left).min(burst);
-        level.saturating_sub(self.owed)
+        micros(level).saturating_sub(micros(self.owed))
     }
 }

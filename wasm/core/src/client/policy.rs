@@ -105,7 +105,7 @@ impl Default for Policy {
             safe: Capacity::from_whole(10),
             safe_bytes: Capacity::from_whole(1024 * 1024),
             safe_concurrency: Capacity::from_whole(10),
-            first_lease_wait: Duration::from_millis(50),
+            first_lease_wait: Duration::from_millis(250),
             call_timeout: Duration::from_secs(1),
             idle_after: Duration::from_secs(10),
             max_debt: Duration::from_secs(10),

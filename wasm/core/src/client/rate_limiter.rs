@@ -263,7 +263,8 @@ impl RateLimiter {
                 let draws = self.unit == Unit::Requests;
                 request.draw = draws.then(|| self.draws.request(now));
             }
-            LeaseMessage::Release { .. } => self.draws.end(),
+            LeaseMessage::Release { .. } if self.draws.offered => self.begin_anew(now, policy),
+            LeaseMessage::Release { .. } => {}
             LeaseMessage::Nothing => {}
         }
         message
@@ -465,7 +466,7 @@ fn grain(unit: Unit) -> u64 {
 }
 
 /// `tokens` as a balance counts them.
-fn micros(tokens: Tokens) -> i64 {
+pub(super) fn micros(tokens: Tokens) -> i64 {
     i64::try_from(tokens.as_micros()).unwrap_or(i64::MAX)
 }
 

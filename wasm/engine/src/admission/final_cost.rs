@@ -64,9 +64,14 @@ impl Admission {
     ) -> Result<(), TableError> {
         let now = process.host.now();
         let attempts = entry(&mut self.tables, target).map_or(0, |entry| entry.attempts);
-        self.change_scope(process, target, now, |scope_state, policy| {
+        let changed = self.change_scope(process, target, now, |scope_state, policy| {
             scope_state.requests.pay(now, policy, attempts.into(), owed);
+            scope_state.requests.drawn().is_some()
         })?;
+        // Tokens that nobody has drawn are asked for at once.
+        if changed.due_changed && changed.result {
+            self.ask_soon(target, changed.slot, now);
+        }
         if let Some(entry) = entry(&mut self.tables, target) {
             entry.attempts = entry.attempts.saturating_sub(attempts);
             entry.seen = now;

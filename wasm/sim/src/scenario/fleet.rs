@@ -116,7 +116,7 @@ impl Default for EnvoyGroup {
             max_scopes: 10_000,
             safe: Amount(10.0),
             no_lease: NoLease::Safe,
-            first_lease_wait: Span::from_millis(50),
+            first_lease_wait: Span::from_millis(250),
             call_timeout: Span::from_secs(1),
             max_wait: Span::default(),
             drift_ppm: 0,

@@ -128,7 +128,7 @@ fn whom_nobody_can_hold_has_the_safe_capacity_while_cold() {
         in_flight = held;
     }
     assert_eq!(in_flight, 10);
-    p.after(50);
+    p.after(250);
     // No answer, and it is the same.
     assert_eq!(p.draw(1, 10), PermitResult::Denied);
     assert_eq!(p.draw(1, 9), PermitResult::Held { held: 10, spare: 1 });

@@ -1,7 +1,7 @@
 //! Rate limiter that draws its tokens of the fleet's bucket: it has a lease of nothing, and its own bucket
 //! earns only while it is cut off.
 
-use super::{BucketLevel, DrawResult, RateLimiter};
+use super::{BucketLevel, DrawResult, RateLimiter, micros};
 use crate::bucket::TokenBucket;
 use crate::client::Policy;
 use crate::client::process_lease::LeaseState;
@@ -59,15 +59,17 @@ impl RateLimiter {
         if need > burst {
             return DrawResult::ExceedsBurst { burst };
         }
+        let owed_for = self.whole_rate().time_for(self.draws.owed);
         if let Some(next) = self.draws.next.filter(|next| now < *next) {
             return DrawResult::Denied {
-                retry_at: Some(next),
+                retry_at: owed_for.map(|time| next.saturating_add(time)),
             };
         }
         self.need(now, policy, need);
         self.draw_soon(now);
         // A request that cannot wait for the answer passes for certain when the whole limit has earned it.
-        let earned_in = self.whole_rate().time_for(need);
+        let needs = need.saturating_add(self.draws.owed);
+        let earned_in = self.whole_rate().time_for(needs);
         DrawResult::Denied {
             retry_at: earned_in.map(|time| now.saturating_add(time)),
         }
@@ -90,10 +92,19 @@ impl RateLimiter {
         self.draw_soon(now);
     }
 
+    /// Gives all that it has drawn up, with its lease, and is as one that has never asked: the fleet's bucket
+    /// remembers what was spent.
+    pub(super) fn begin_anew(&mut self, now: Instant, policy: &Policy) {
+        self.draws.lapse();
+        let (rate, burst) = self.flow(now, policy);
+        self.fresh = true;
+        self.bucket = TokenBucket::new(now, rate, burst);
+    }
+
     /// Makes the next request due at once, if there are tokens to ask for and no answer is awaited.
     fn draw_soon(&mut self, now: Instant) {
-        let owes = self.draws.owed > Tokens::ZERO && self.draws.next.is_none_or(|next| next <= now);
-        if (owes || self.draws.needs > Tokens::ZERO) && !self.lease.client.is_waiting() {
+        let needs = self.draws.pays(now) || self.draws.needs > Tokens::ZERO;
+        if needs && !self.lease.client.is_waiting() {
             self.lease.client.make_due(now);
         }
     }
@@ -101,15 +112,21 @@ impl RateLimiter {
     /// Level of the fleet's bucket, as far as it is known, with what the limiter has drawn.
     pub(super) fn level_of_fleet(&self, now: Instant) -> BucketLevel {
         let (rate, burst) = (self.whole_rate(), self.whole_burst());
-        let left = self.draws.level(now, rate, burst);
-        let next = self.draws.next.map(|next| next.saturating_since(now));
+        let level = self.draws.level(now, rate, burst);
+        let time_until = |tokens: Tokens| {
+            let lacking = micros(tokens).saturating_sub(level);
+            rate.time_for(Tokens::from_micros(u64::try_from(lacking).unwrap_or(0)))
+        };
+        let next = self.draws.next.filter(|_| level < micros(Tokens::ONE));
+        let owed_for = rate.time_for(self.draws.owed);
+        let next = next.zip(owed_for).map(|(next, owed_for)| {
+            let next = next.saturating_since(now);
+            next.saturating_add(owed_for)
+        });
         BucketLevel {
-            left,
-            next_in: match left >= Tokens::ONE {
-                true => Some(Duration::ZERO),
-                false => next.or_else(|| rate.time_for(Tokens::ONE.saturating_sub(left))),
-            },
-            full_in: rate.time_for(burst.saturating_sub(left)),
+            left: Tokens::from_micros(u64::try_from(level).unwrap_or(0)),
+            next_in: next.or_else(|| time_until(Tokens::ONE)),
+            full_in: time_until(burst),
         }
     }
 

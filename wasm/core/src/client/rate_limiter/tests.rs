@@ -166,7 +166,7 @@ fn without_an_answer_the_safe_capacity_passes() {
     let mut p = Process::new();
     p.attempt(1);
     let request = p.ask();
-    p.after(50);
+    p.after(250);
     assert_eq!(
         p.passes(100),
         10,
@@ -360,7 +360,7 @@ fn a_silent_client_keeps_its_lease_until_its_bucket_is_full_again() {
     assert_eq!(silent_ms, 3000, "as long as it takes to earn the burst");
     p.after(60_000);
     p.attempt(1);
-    p.after(50);
+    p.after(250);
     assert_eq!(p.passes(1000), 20, "nothing but the safe capacity after it");
 }
 

@@ -88,10 +88,10 @@ fn a_scope_whose_first_lease_is_awaited_or_that_is_about_to_grow_is_worth_its_sl
     state
         .requests
         .draw(at(0), &Policy::default(), Tokens::ONE, 1);
-    assert_eq!(state.worth(at(49)), None);
-    assert!(state.worth(at(50)).is_some(), "none are held any more");
-    ask(&mut state, at(50), answer(0, 100));
-    assert_eq!(state.worth(at(60)), None, "others are to give back");
+    assert_eq!(state.worth(at(249)), None);
+    assert!(state.worth(at(250)).is_some(), "none are held any more");
+    ask(&mut state, at(250), answer(0, 100));
+    assert_eq!(state.worth(at(260)), None, "others are to give back");
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn a_shadow_counts_a_request_once_that_another_rule_holds() {
     let config = rules([rule("strict"), shadow(empty)]);
     let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
     assert_eq!(worker.request(&["acme", "acme"]), Decision::Hold);
-    worker.tick(Duration::from_millis(50));
+    worker.tick(Duration::from_millis(250));
     assert_eq!(worker.resumed, [101]);
     assert_eq!(worker.shadowed("shadow").requests.get(), 1);
     let shadowed = worker.reports[&101].shadowed.unwrap();

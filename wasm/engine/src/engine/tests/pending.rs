@@ -42,7 +42,7 @@ fn without_an_answer_pending_requests_fall_to_the_safe_capacity() {
     for _ in 0..15 {
         assert_eq!(worker.of("acme"), Decision::Hold);
     }
-    worker.tick(Duration::from_millis(49));
+    worker.tick(Duration::from_millis(249));
     assert!(worker.resumed.is_empty());
     worker.tick(Duration::from_millis(1));
     // Ten are a second's worth of the default safe capacity.
@@ -357,7 +357,7 @@ fn no_request_overtakes_one_that_has_come_to_await_the_first_lease_of_a_group() 
     worker.tick(Duration::ZERO);
     worker.answer_by(&all);
     // Nothing answers for the group, and the first request's wait ends before the second's.
-    worker.tick(Duration::from_millis(49));
+    worker.tick(Duration::from_millis(249));
     assert_eq!(worker.resumed, [101]);
     worker.process.advance(Duration::from_millis(1));
     assert_eq!(worker.of("acme"), Decision::Hold);

@@ -46,10 +46,8 @@ fn what_is_owed_is_drawn_before_anything_passes() {
     );
     let next = Some(Duration::from_millis(100));
     assert!(p.answer(request.sequence, 1, &granted(3, next)));
-    assert!(
-        matches!(p.attempt(1), DrawResult::Denied { .. }),
-        "one is owed"
-    );
+    let retry_at = Some(p.now.saturating_add(Duration::from_millis(200)));
+    assert_eq!(p.attempt(1), DrawResult::Denied { retry_at }, "one is owed");
 
     p.after(100).attempt(1);
     let request = p.ask();
@@ -84,4 +82,42 @@ fn what_the_fleet_cannot_pay_is_owed_up_to_the_longest_debt() {
     p.after(100).attempt(1);
     let needs = Tokens::from_whole(longest + 1);
     assert_eq!(p.ask().draw.unwrap().needs, needs, "with the attempt");
+}
+
+#[test]
+fn one_that_has_given_its_draws_up_begins_as_a_new_one() {
+    let mut p = Process::drawing();
+    while let Some(due) = p.limiter.due() {
+        p.now = due;
+        match p.message() {
+            LeaseMessage::Refresh(request) => {
+                p.answer(request.sequence, 1, &granted(1, None));
+            }
+            message => assert!(matches!(message, LeaseMessage::Release { .. })),
+        }
+    }
+    assert_eq!(p.limiter.state(p.now), LeaseState::Idle);
+    assert_eq!(p.limiter.drawn(), None);
+    let full = p.limiter.bucket.burst();
+    assert!(full > Tokens::ZERO);
+    assert_eq!(p.limiter.level(p.now).left, full, "without a lease");
+    p.attempt(1);
+    let request = p.ask();
+    assert!(p.answer(request.sequence, 1, &answer(100)));
+    assert!(p.passes(100) >= 20, "a limit that is leased now");
+}
+
+#[test]
+fn the_time_of_the_next_token_outlasts_a_refresh_that_needs_none() {
+    let mut p = Process::drawing();
+    p.attempt(1);
+    let request = p.after(1).ask();
+    let later = Some(Duration::from_secs(6));
+    assert!(p.answer(request.sequence, 1, &granted(1, later)));
+    let retry_at = Some(p.now.saturating_add(Duration::from_secs(6)));
+    p.now = p.limiter.due().unwrap();
+    let request = p.ask();
+    assert_eq!(request.draw.unwrap().needs, Tokens::ZERO);
+    assert!(p.answer(request.sequence, 1, &granted(1, None)));
+    assert_eq!(p.attempt(1), DrawResult::Denied { retry_at });
 }
