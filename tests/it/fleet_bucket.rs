@@ -1,6 +1,8 @@
 //! A limit that is a count holds for the fleet: through whichever Envoys the requests go, and whichever
 //! pods are replaced meanwhile.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use serde_json::json;
 use tollgate_tests::connection::get_once;
@@ -9,9 +11,16 @@ use tollgate_tests::filter::{TENANT_HEADER, by_tenant};
 
 use crate::test_context::{TestContext, run_test};
 
-/// Ten and a hundred an hour: nothing is earned during the test.
-const LIMITS: &str = "limits:\n  - {match: tenant/ten, requests: {rate: 0.0027778, burst: 10}}\n  \
-                      - {match: tenant/hundred, requests: {rate: 0.027778, burst: 100}}\n";
+/// Of ten and a hundred an hour nothing is earned during the test.
+const LIMITS: &str = "limits:
+- {match: tenant/ten, requests: {rate: 0.0027778, burst: 10}}
+- {match: tenant/hundred, requests: {rate: 0.027778, burst: 100}}
+- {match: tenant/five, requests: {rate: 5}}
+- {match: tenant/thirty, requests: {rate: 30}}
+";
+/// Requests for the tenant thirty, each a 24th of a second after the one before, and of these each so manyth
+/// has one for the tenant five beside it: 0.8 of both limits.
+const STEADY: (u32, u32) = (240, 6);
 
 #[test]
 fn ten_an_hour_is_ten_through_any_envoys() {
@@ -35,6 +44,39 @@ async fn any_envoys(test: &TestContext) -> Result<()> {
     let six = admitted(&envoys, "ten", 12).await?;
     // Tokens that the lost Envoy had drawn, and not reported as spent, are missing until its lease ends.
     ensure!((4..=6).contains(&six), "{six} of the 6 that were left");
+    Ok(())
+}
+
+#[test]
+fn steady_demand_below_a_small_limit_passes_through_any_envoys() {
+    run_test(
+        "steady_demand_below_a_small_limit_passes_through_any_envoys",
+        steady,
+    );
+}
+
+async fn steady(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
+    let plugin = by_tenant(&json!({}));
+    let mut envoys = Vec::new();
+    for name in ["envoy-1", "envoy-2", "envoy-3"] {
+        envoys.push(test.envoy(name, 2, &coordinator, &plugin).await?);
+    }
+    let (requests, every) = STEADY;
+    let mut next = tokio::time::interval(Duration::from_secs(1) / 24);
+    let (mut thirty, mut five) = (0, 0);
+    for request in 0..requests {
+        next.tick().await;
+        thirty += admitted(&envoys[..1], "thirty", 1).await?;
+        if request % every == 0 {
+            five += admitted(&envoys[1..2], "five", 1).await?;
+        }
+        envoys.rotate_left(1);
+    }
+    // An ideal bucket would let all of them pass.
+    let [all, of_five] = [requests, requests / every].map(|count| count as usize);
+    ensure!(thirty * 100 >= all * 98, "{thirty} of {all}");
+    ensure!(five + 1 >= of_five, "{five} of {of_five}");
     Ok(())
 }
 

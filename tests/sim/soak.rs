@@ -220,17 +220,21 @@ fn means(rows: &[Row]) -> Row {
     means
 }
 
-/// Returns the sizes that grow from the second quarter of a run to the last.
+/// Returns the sizes that grow from the second quarter of a run to the last, and in each of them: what
+/// grows for good does, and chance does not.
 fn grown(rows: &[Row]) -> Vec<String> {
     let quarter = rows.len() / 4;
     let second = means(&rows[quarter..2 * quarter]);
+    let third = means(&rows[2 * quarter..3 * quarter]);
     let last = means(&rows[3 * quarter..]);
-    let both = second.into_iter().zip(last);
-    let grown = both.filter(|((_, before), (_, after))| {
-        let (part, more) = GROWTH;
-        *after > before * (1.0 + part) + more
+    let (part, more) = GROWTH;
+    let all = second.into_iter().zip(third).zip(last);
+    let sizes = all.map(|(((name, second), (_, third)), (_, last))| (name, [second, third, last]));
+    let grown = sizes.filter(|(_, sizes)| {
+        let [second, _, last] = *sizes;
+        sizes.is_sorted() && last > second * (1.0 + part) + more
     });
-    let texts = grown.map(|((name, before), (_, after))| format!("{name}: {before} to {after}"));
+    let texts = grown.map(|(name, [second, _, last])| format!("{name}: {second} to {last}"));
     texts.collect()
 }
 

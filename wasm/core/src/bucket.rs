@@ -212,23 +212,28 @@ impl TokenBucket {
     /// fits.
     pub fn set(&mut self, now: Instant, rate: Rate, burst: Tokens) {
         self.refill(now);
-        let lacking = self.lacking();
+        let lacking = self.lacking_now();
         self.0.rate = rate;
         self.0.burst = burst.min(Tokens::from_micros(i64::MAX.unsigned_abs()));
         self.0.lacking = Tokens::ZERO;
         self.cap();
-        self.0.lacking = lacking.saturating_sub(self.lacking());
+        self.0.lacking = lacking.saturating_sub(self.lacking_now());
     }
 
     /// Whether at `now` nothing is lacking that was ever taken: the bucket is full, and would be were
     /// its burst the largest that it has had.
     pub fn is_whole(&self, now: Instant) -> bool {
-        let mut bucket = *self;
-        bucket.refill(now);
-        bucket.0.rate.is_unlimited() || bucket.lacking() == Tokens::ZERO
+        self.0.rate.is_unlimited() || self.lacking(now) == Tokens::ZERO
     }
 
-    fn lacking(&self) -> Tokens {
+    /// Tokens that are lacking at `now`: to the largest burst that it has had, of those that were ever taken.
+    pub(crate) fn lacking(&self, now: Instant) -> Tokens {
+        let mut bucket = *self;
+        bucket.refill(now);
+        bucket.lacking_now()
+    }
+
+    fn lacking_now(&self) -> Tokens {
         let burst = i128::from(self.0.burst.as_micros());
         let lacking = burst.saturating_sub(i128::from(self.0.balance));
         let lacking = u64::try_from(lacking).unwrap_or(u64::MAX);

@@ -23,6 +23,10 @@ pub(super) struct Draws {
     pub(super) needs: Tokens,
     /// Tokens that the first of these requests needs.
     pub(super) first: Tokens,
+    /// Tokens that were asked for in the last request.
+    pub(super) asked: Tokens,
+    /// Tokens of the last answer that requests have waited for, and have not taken yet.
+    pub(super) reserved: Tokens,
     /// Time until which requests may be held for the next answer; none if no draw is under way.
     pub(super) held_until: Option<Instant>,
     /// Time before which there are no tokens.
@@ -40,6 +44,7 @@ impl Draws {
         let is_enough = self.left >= need;
         if is_enough {
             self.left = self.left.saturating_sub(need);
+            self.reserved = self.reserved.saturating_sub(need);
         }
         is_enough
     }
@@ -62,6 +67,11 @@ impl Draws {
     /// Whether it owes tokens, and there may be some at `now`.
     pub(super) fn pays(&self, now: Instant) -> bool {
         self.owed > Tokens::ZERO && self.next.is_none_or(|next| next <= now)
+    }
+
+    /// Tokens that are left, in millionths; less than none if some are owed.
+    pub(super) fn balance(&self) -> i64 {
+        micros(self.left).saturating_sub(micros(self.owed))
     }
 
     /// Forgives what is owed beyond `most`, if the last answer said that there is nothing to pay it with.
@@ -99,11 +109,13 @@ impl Draws {
         if self.needs == Tokens::ZERO {
             self.first = owed.min(Tokens::ONE);
         }
+        self.asked = core::mem::take(&mut self.needs);
+        let reserved = self.reserved.min(self.left);
         DrawRequest {
             account: self.account,
             drawn: self.granted,
             holds: self.left,
-            needs: core::mem::take(&mut self.needs).saturating_add(owed),
+            needs: self.asked.saturating_add(reserved).saturating_add(owed),
             first: core::mem::take(&mut self.first),
         }
     }
@@ -111,6 +123,7 @@ impl Draws {
     /// Takes an answer, which came at `now`.
     pub(super) fn apply(&mut self, now: Instant, answer: Option<&DrawAnswer>) {
         self.held_until = None;
+        self.reserved = core::mem::take(&mut self.asked);
         self.offered = answer.is_some();
         let Some(answer) = answer else {
             self.next = None;
@@ -136,6 +149,7 @@ impl Draws {
     /// Gives all tokens up, with the lease.
     pub(super) fn end(&mut self) {
         self.left = Tokens::ZERO;
+        self.reserved = Tokens::ZERO;
         self.next = None;
         self.held_until = None;
     }

@@ -284,8 +284,9 @@ impl RateLimiter {
             return false;
         }
         self.settle_bucket(now, policy);
+        let balance = self.balance_of_fleet(now);
         self.lease.apply(now, origin, answer);
-        self.apply_draw(now, policy, answer.draw.as_ref());
+        self.apply_draw(now, policy, answer.draw.as_ref(), balance);
         self.settle_bucket(now, policy);
         self.fresh &= self.lease.client.lease.is_none();
         if self.demand.wants() == Capacity::ZERO

@@ -64,8 +64,10 @@ pub(crate) struct Allocation {
     pub(crate) stirred: bool,
     /// Whether the lease table fills, so that leases of young clients are to be short.
     pub(crate) is_filling: bool,
-    /// Bucket of the whole fleet, if clients draw of it.
+    /// Bucket of the whole fleet, if clients may draw of it: the tokens that nobody has.
     pub(in crate::resource) fleet: Option<FleetBucket>,
+    /// Whether clients draw of it, instead of having leases.
+    is_drawn: bool,
     /// All tokens that clients have drawn of it.
     pub(in crate::resource) drawn: Tokens,
 }
@@ -94,6 +96,7 @@ impl Allocation {
             stirred: false,
             is_filling: false,
             fleet: None,
+            is_drawn: false,
             drawn: Tokens::ZERO,
         }
     }

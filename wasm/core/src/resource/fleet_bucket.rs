@@ -37,7 +37,7 @@ pub struct FleetBucketSnapshot {
     pub left: Tokens,
     /// Burst of the limit.
     pub whole: Tokens,
-    /// Tokens that were lacking when the burst was lowered, beyond what a full bucket of today lacks.
+    /// Tokens that are lacking, of those that were ever taken of it.
     pub lacking: Tokens,
     /// Time until which all tokens are promised.
     pub turn_in: Duration,
@@ -75,11 +75,15 @@ impl FleetBucket {
         self.bucket.give_back(now, added);
     }
 
-    /// Takes `needs`, or else as many whole tokens as there are.
-    pub(super) fn take(&mut self, now: Instant, needs: Tokens) -> Tokens {
-        let tokens = match self.left(now) >= needs {
+    /// Takes `needs`, or else as many times `first` as there are: a part of what a request needs would be
+    /// missing for the others.
+    pub(super) fn take(&mut self, now: Instant, needs: Tokens, first: Tokens) -> Tokens {
+        let left = self.left(now);
+        let first = first.max(Tokens::ONE).as_micros();
+        let rest = left.as_micros().checked_rem(first).unwrap_or(0);
+        let tokens = match left >= needs {
             true => needs,
-            false => Tokens::from_whole(self.left(now).whole()),
+            false => left.saturating_sub(Tokens::from_micros(rest)),
         };
         self.bucket
             .take(now, tokens)
@@ -136,20 +140,22 @@ impl FleetBucket {
         FleetBucketSnapshot {
             left: self.left(now),
             whole: self.whole,
-            lacking: self.bucket.to_parts().lacking,
+            lacking: self.bucket.lacking(now),
             turn_in: self.turn_at.saturating_since(now),
             pressure: self.pressure,
         }
     }
 
     pub(super) fn of(now: Instant, snapshot: &FleetBucketSnapshot) -> Self {
+        // What clients hold, and so its size, is only known when they are.
+        let FleetBucketSnapshot { left, lacking, .. } = *snapshot;
         let bucket = BucketState {
-            balance: i64::try_from(snapshot.left.as_micros()).unwrap_or(i64::MAX),
+            balance: i64::try_from(left.as_micros()).unwrap_or(i64::MAX),
             last: now,
             remainder: 0,
             rate: Rate::ZERO,
-            burst: snapshot.whole,
-            lacking: snapshot.lacking,
+            burst: left,
+            lacking,
         };
         Self {
             bucket: TokenBucket::from_parts(bucket),

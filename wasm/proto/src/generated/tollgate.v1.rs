@@ -782,7 +782,7 @@ pub struct FleetBucketSnapshot {
     /// Burst of the limit that it is of.
     #[prost(uint64, tag = "2")]
     pub whole: u64,
-    /// Tokens that were lacking when the burst was lowered, beyond what a full bucket of today lacks.
+    /// Tokens that are lacking, of those that were ever taken of it.
     #[prost(uint64, tag = "3")]
     pub lacking: u64,
     /// Time for which all tokens are promised to clients.

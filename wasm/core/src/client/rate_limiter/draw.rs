@@ -75,17 +75,45 @@ impl RateLimiter {
         }
     }
 
-    /// Takes what an answer says of draws. Tokens in the limiter's own bucket are from a time without
-    /// draws, and not part of the fleet's.
+    /// Tokens that it has of the fleet's, drawn or earned by its lease, in millionths; less than none if it
+    /// owes some. Those of a bucket without a lease are safe capacity.
+    pub(super) fn balance_of_fleet(&self, now: Instant) -> i64 {
+        match self.lease.client.valid_lease(now) {
+            None => 0,
+            Some(_) if self.draws.offered => self.draws.balance(),
+            Some(_) => self.bucket.balance(now),
+        }
+    }
+
+    /// Takes what an answer says of draws, before which it had `balance` of the fleet's tokens: these stay,
+    /// whether it has drawn until now and gets a lease, or had a lease and draws from now on.
     pub(super) fn apply_draw(
         &mut self,
         now: Instant,
         policy: &Policy,
         answer: Option<&DrawAnswer>,
+        balance: i64,
     ) {
-        if answer.is_some() && !self.draws.offered {
+        if answer.is_some() != self.draws.offered {
+            let kept = Tokens::from_micros(u64::try_from(balance).unwrap_or(0));
+            let owed = Tokens::from_micros(balance.min(0).unsigned_abs());
             self.fresh = false;
             self.bucket = TokenBucket::empty(now, Rate::ZERO, Tokens::ZERO);
+            self.draws.end();
+            self.draws.owed = Tokens::ZERO;
+            match answer {
+                Some(_) => {
+                    self.draws.owed = owed;
+                    self.draws.left = kept;
+                }
+                None if self.lease.client.valid_lease(now).is_some() => {
+                    self.draws.offered = false;
+                    self.set_flow(now, policy);
+                    self.bucket.give_back(now, kept);
+                    self.bucket.charge(now, owed);
+                }
+                None => {}
+            }
         }
         self.draws.apply(now, answer);
         self.draws.forgive(self.longest_debt(policy));

@@ -5,35 +5,59 @@ use core::time::Duration;
 use super::{Allocation, ClientEntry};
 use crate::lease::{DrawAnswer, DrawRequest, Unit};
 use crate::limit::Algorithm;
+use crate::pool::PoolLink;
 use crate::resource::{ClientDraws, FleetBucket};
 use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
 
-/// Capacity of a limit below which clients draw each token of it and have no lease: a bucket that earns
-/// so little overflows at one client while another starves.
+/// Capacity of a limit below which clients draw each token of it and have no lease, however few they are.
 const DRAWN_BELOW: Capacity = Capacity::from_whole(20);
 
-/// Time whose demand is granted ahead, as long as there is plenty.
-const AHEAD: Duration = Duration::from_millis(100);
+/// Capacity for each client below which they draw: a bucket that earns so little overflows at one client
+/// while another starves.
+const DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(12);
 
-/// Part of the burst that a client may hold for a refresh interval.
+/// Capacity for each client from which clients that draw are leased it again.
+const LEASED_FROM_EACH: Capacity = Capacity::from_whole(18);
+
+/// Capacity of a limit from which clients have leases of it, however many they are: a call for each
+/// request would cost more than what a bucket that is split loses.
+const LEASED_FROM: Capacity = Capacity::from_whole(1000);
+
+/// Time after which a client reports tokens that it has spent, where they are much of the burst.
+const REPORT_AFTER: Duration = Duration::from_millis(20);
+
+/// Part of the burst that clients may hold together for a refresh interval.
 const HELD_PARTS: u64 = 8;
-
-/// Part of the tokens that are left that may be granted ahead, to all clients together.
-const AHEAD_PART: u64 = 16;
 
 // === impl Allocation ===
 
 impl Allocation {
-    /// Whether clients may draw at `now`. Not in a pool, nor of what is borrowed, where a draw would
-    /// have to be charged twice.
-    fn lets_draw(&self, now: Instant) -> bool {
+    /// Whether there may be a bucket of the whole fleet. Not in a pool, nor of what is borrowed, where a
+    /// draw would have to be charged twice.
+    fn may_be_drawn(&self) -> bool {
         self.unit == Unit::Requests
             && self.limit.algorithm == Algorithm::FairShare
-            && self.limit.capacity < DRAWN_BELOW
+            && self.limit.capacity < LEASED_FROM
             && self.limit.capacity > Capacity::ZERO
             && self.pool.is_none()
             && self.lendable.is_none()
-            && now >= self.learning_until
+    }
+
+    /// Decides whether the clients that are there now draw, or have leases.
+    fn decide_draws(&mut self) {
+        let may = self.may_be_drawn();
+        let each = self.limit.capacity.divided_by(self.shares.subclients());
+        let least = match self.is_drawn {
+            true => LEASED_FROM_EACH,
+            false => DRAWN_BELOW_EACH,
+        };
+        self.is_drawn = may && (self.limit.capacity < DRAWN_BELOW || each < least);
+    }
+
+    /// Whether the client of `entry` draws, or will from its next request on.
+    pub(super) fn is_to_draw(&self, entry: &ClientEntry) -> bool {
+        let can_draw = entry.draws != ClientDraws::default();
+        entry.draws.is_offered || (self.is_drawn && can_draw)
     }
 
     /// Notes whether the client of `entry` draws, and what it holds.
@@ -44,10 +68,12 @@ impl Allocation {
         request: Option<&DrawRequest>,
     ) {
         let before = entry.totals();
-        entry.draws.is_offered = request.is_some() && self.lets_draw(now);
-        if entry.draws.is_offered && self.fleet.is_none() {
+        self.decide_draws();
+        if request.is_some() && self.may_be_drawn() && self.fleet.is_none() {
             self.fleet = Some(FleetBucket::full(now, self.limit.burst));
         }
+        let has_learned = now >= self.learning_until;
+        entry.draws.is_offered = request.is_some() && self.is_drawn && has_learned;
         if let Some(request) = request {
             let draws = &mut entry.draws;
             if draws.account != request.account {
@@ -93,20 +119,25 @@ impl Allocation {
         request: &DrawRequest,
     ) -> Option<Duration> {
         let clients = usize::try_from(self.shares.subclients()).unwrap_or(usize::MAX);
-        let (ahead, after) = (self.ahead(now, entry), self.times(now).refresh);
+        // What others have leases of they will soon draw, and what they hold they will have spent.
+        let after = self.times(now).min_refresh;
         let bucket = self.fleet.as_mut()?;
         let needs = request.needs.saturating_sub(entry.draws.holds);
-        let mut granted = bucket.take(now, needs);
+        let first = request.first.saturating_sub(entry.draws.holds);
+        let granted = bucket.take(now, needs, first);
         let next = match granted < needs {
-            true => Some(bucket.promise(now, request.first, clients, after)),
+            true => Some(bucket.promise(now, first, clients, after)),
             false => None,
         };
         if next.is_none() && needs > Tokens::ZERO {
             bucket.note_granted();
-            granted = granted.saturating_add(bucket.take(now, ahead));
         }
         if needs > Tokens::ZERO {
             entry.note_shortage(now, next.is_some());
+        }
+        if next.is_some() && self.sum_has > 0 {
+            // Others have leases still of what is drawn now.
+            self.note_lack(now, entry.wants(), &mut PoolLink(None));
         }
         let before = entry.totals();
         entry.draws.granted = entry.draws.granted.saturating_add(granted);
@@ -119,33 +150,33 @@ impl Allocation {
 
     /// Interval after which the client of `entry` should ask again that would otherwise do so after
     /// `interval`. Tokens that it has spent have no room in the bucket before it reports that: where they are
-    /// much of the burst, it should report soon.
+    /// much of the burst, it should report soon, and those that it was just granted for requests at once.
     pub(super) fn interval(
         &self,
         now: Instant,
         entry: &ClientEntry,
+        request: Option<&DrawRequest>,
         interval: Duration,
     ) -> Duration {
-        let held = entry.draws.holds.as_micros().saturating_mul(HELD_PARTS);
-        match entry.draws.is_offered && held > self.limit.burst.as_micros() {
-            true => interval.min(self.times(now).min_refresh),
-            false => interval,
+        let reported = request.map_or(Tokens::ZERO, |request| request.holds);
+        let held = self.held_by_clients().as_micros();
+        let is_much = held.saturating_mul(HELD_PARTS) > self.limit.burst.as_micros();
+        if entry.draws.holds == Tokens::ZERO || !is_much {
+            return interval;
+        }
+        let soon = interval.min(self.times(now).min_refresh);
+        match entry.draws.holds > reported {
+            true => soon.min(REPORT_AFTER),
+            false => soon,
         }
     }
 
-    /// Tokens that the client of `entry` may get beside those that it needs.
-    fn ahead(&self, now: Instant, entry: &ClientEntry) -> Tokens {
-        let left = self.fleet.map_or(Tokens::ZERO, |bucket| bucket.left(now));
-        let parts = self.shares.subclients().saturating_mul(AHEAD_PART).max(1);
-        let most = left.whole().checked_div(parts).unwrap_or(0);
-        let soon = entry.wants().as_rate().tokens_in(AHEAD).whole();
-        Tokens::from_whole(most.min(soon))
-    }
-
-    /// Time until which the fleet's bucket is to be remembered without clients: until it is full.
+    /// Time until which the fleet's bucket is to be remembered without clients: until it is full, if any of
+    /// them has drawn of it.
     pub(in crate::resource) fn full_at(&self) -> Option<Instant> {
         let rate = self.limit.capacity.as_rate();
-        self.fleet.as_ref().and_then(|bucket| bucket.full_at(rate))
+        let bucket = self.fleet.filter(|_| self.drawn > Tokens::ZERO);
+        bucket.and_then(|bucket| bucket.full_at(rate))
     }
 
     /// Tokens that clients have drawn of the fleet's bucket and may not have spent.

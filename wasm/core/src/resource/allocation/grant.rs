@@ -136,7 +136,7 @@ impl Allocation {
     /// Capacity that the client would get now, if it uses so much.
     pub(super) fn reach(&self, entry: &ClientEntry, used: Capacity) -> Reach {
         let free = self.free(entry.has());
-        let (entitled, headroom) = match entry.draws.is_offered {
+        let (entitled, headroom) = match self.is_to_draw(entry) {
             true => (Capacity::ZERO, Capacity::ZERO),
             false => (self.entitled(entry), self.headroom(entry)),
         };

@@ -62,7 +62,12 @@ impl Allocation {
         let draw = self.draw(now, &mut entry, request.draw.as_ref());
         let answer = Answer {
             draw,
-            refresh_interval: self.interval(now, &entry, answer.refresh_interval),
+            refresh_interval: self.interval(
+                now,
+                &entry,
+                request.draw.as_ref(),
+                answer.refresh_interval,
+            ),
             ..answer
         };
         self.note_answer(now, &mut entry, &answer);
@@ -114,7 +119,12 @@ impl Allocation {
         let draw = self.draw(now, entry, needs.as_ref());
         let answer = Answer {
             draw,
-            refresh_interval: self.interval(now, entry, answer.refresh_interval),
+            refresh_interval: self.interval(
+                now,
+                entry,
+                request.draw.as_ref(),
+                answer.refresh_interval,
+            ),
             ..answer
         };
         self.note_answer(now, entry, &answer);
@@ -163,7 +173,7 @@ impl Allocation {
     }
 
     /// Notes that a client has to wait for so much, until it has asked twice again.
-    fn note_lack(&mut self, now: Instant, lacks: Capacity, pool: &mut PoolLink<'_>) {
+    pub(super) fn note_lack(&mut self, now: Instant, lacks: Capacity, pool: &mut PoolLink<'_>) {
         let lasts = self.times(now).min_refresh.saturating_mul(LACK_ASKS);
         self.lack.note(now, lacks, lasts);
         self.stirred = true;

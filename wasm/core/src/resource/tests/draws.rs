@@ -54,16 +54,15 @@ impl Drawers {
             draw: Some(draw),
             ..LeaseRequest::new(self.sequence, Capacity::ZERO, Capacity::from_whole(1))
         };
-        let id = ClientId::new(&format!("envoy-{client}/0")).unwrap();
-        let run = ClientRun {
-            id,
-            run: Run::Incarnation(NonZeroU64::MIN),
-        };
         let mut pool = PoolLink(None);
         let answer = self
             .resource
-            .handle_refresh(self.now, &run, &request, 10, &mut pool);
+            .handle_refresh(self.now, &run(client), &request, 10, &mut pool);
         answer.unwrap()
+    }
+
+    fn release(&mut self, client: usize) {
+        self.resource.handle_release(&run(client), u64::MAX);
     }
 
     /// Asks for `needs` tokens, and spends what it gets; returns how many it got, and when to come back.
@@ -76,6 +75,13 @@ impl Drawers {
         let spent = left.min(needs);
         self.clients[client] = (granted.whole(), left - spent);
         (spent, next)
+    }
+}
+
+fn run(client: usize) -> ClientRun {
+    ClientRun {
+        id: ClientId::new(&format!("envoy-{client}/0")).unwrap(),
+        run: Run::Incarnation(NonZeroU64::MIN),
     }
 }
 
@@ -131,11 +137,7 @@ fn what_a_client_held_that_has_gone_is_room_again() {
 fn a_bucket_is_remembered_until_it_is_full() {
     let mut fleet = Drawers::new(1_000_000, 10);
     fleet.draw(0, 9);
-    let run = ClientRun {
-        id: ClientId::new("envoy-0/0").unwrap(),
-        run: Run::Incarnation(NonZeroU64::MIN),
-    };
-    fleet.resource.handle_release(&run, u64::MAX);
+    fleet.release(0);
     assert_eq!(fleet.resource.client_count(), 0);
     fleet.resource.expire(fleet.now);
     let mut looks = 0;
@@ -177,4 +179,34 @@ fn a_limit_of_twenty_a_second_is_leased() {
     let answer = fleet.lose(0, 1);
     assert!(answer.draw.is_none());
     assert!(answer.lease.unwrap().capacity >= Capacity::from_whole(1));
+}
+
+#[test]
+fn clients_draw_of_a_limit_that_leaves_little_for_each() {
+    let mut fleet = Drawers::new(30_000_000, 30);
+    let draws = |fleet: &mut Drawers, client| fleet.lose(client, 1).draw.is_some();
+    assert!(!draws(&mut fleet, 0));
+    assert!(!draws(&mut fleet, 1), "15 for each");
+    assert!(draws(&mut fleet, 2), "10 for each");
+    assert!(draws(&mut fleet, 0));
+    fleet.release(2);
+    assert!(
+        draws(&mut fleet, 0),
+        "15 for each is not enough to change again"
+    );
+    fleet.release(1);
+    assert!(!draws(&mut fleet, 0));
+}
+
+#[test]
+fn what_is_leased_has_no_room_in_the_bucket() {
+    let mut fleet = Drawers::new(24_000_000, 24);
+    fleet.lose(0, 1);
+    fleet.lose(1, 1);
+    let leased = fleet.resource.sum_has();
+    assert!(leased >= 2_000_000, "{leased}");
+    let answer = fleet.lose(2, 24);
+    let granted = answer.draw.unwrap().granted.as_micros();
+    assert!(u128::from(granted) + leased <= 24_000_000, "{granted}");
+    assert!(u128::from(granted) + leased > 23_000_000, "{granted}");
 }

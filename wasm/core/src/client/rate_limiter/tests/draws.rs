@@ -28,6 +28,12 @@ impl Process {
         process
     }
 
+    /// The next request, when it is due.
+    fn ask_at_its_time(&mut self) -> LeaseRequest {
+        self.now = self.now.max(self.limiter.due().unwrap());
+        self.ask()
+    }
+
     fn pay(&mut self, tokens: u64) {
         let owed = Tokens::from_whole(tokens);
         self.limiter.pay(self.now, &self.policy, 0, owed);
@@ -120,4 +126,65 @@ fn the_time_of_the_next_token_outlasts_a_refresh_that_needs_none() {
     assert_eq!(request.draw.unwrap().needs, Tokens::ZERO);
     assert!(p.answer(request.sequence, 1, &granted(1, None)));
     assert_eq!(p.attempt(1), DrawResult::Denied { retry_at });
+}
+
+#[test]
+fn tokens_of_a_lease_stay_when_it_draws_from_now_on() {
+    let mut p = Process::leased(100);
+    assert_eq!(p.passes(15), 15);
+    let request = p.after(1).ask_at_its_time();
+    let left = p.limiter.bucket.balance(p.now);
+    assert!(p.answer(request.sequence, 1, &granted(0, None)));
+    assert_eq!(p.limiter.draws.balance(), left);
+    let request = p.ask_at_its_time();
+    assert_eq!(request.draw.unwrap().holds.as_micros(), left.unsigned_abs());
+
+    assert!(p.answer(request.sequence, 1, &answer(100)));
+    assert_eq!(
+        p.limiter.bucket.balance(p.now),
+        left,
+        "and when it is leased again"
+    );
+    assert_eq!(p.limiter.draws.balance(), 0);
+}
+
+#[test]
+fn a_debt_stays_when_it_draws_from_now_on() {
+    let mut p = Process::leased(100);
+    let request = p.ask_at_its_time();
+    p.passes(1000);
+    p.pay(7);
+    let owed = p.limiter.bucket.balance(p.now);
+    assert!(owed < 0, "{owed}");
+    assert!(p.answer(request.sequence, 1, &granted(0, None)));
+    assert_eq!(p.limiter.draws.balance(), owed);
+}
+
+#[test]
+fn safe_capacity_is_no_token_of_the_fleet() {
+    let mut p = Process::new();
+    p.attempt(1);
+    let request = p.ask();
+    p.after(260);
+    assert!(p.passes(1) > 0, "of the safe capacity");
+    assert!(p.answer(request.sequence, 1, &granted(0, None)));
+    assert_eq!(p.limiter.draws.balance(), 0);
+    assert_eq!(p.limiter.bucket.balance(p.now), 0);
+}
+
+#[test]
+fn tokens_that_requests_have_waited_for_are_not_those_of_the_next() {
+    let mut p = Process::drawing();
+    p.attempt(1);
+    let request = p.after(1).ask();
+    assert!(
+        matches!(p.attempt(1), DrawResult::Pending { .. }),
+        "another one"
+    );
+    assert!(p.answer(request.sequence, 1, &granted(2, None)));
+    let draw = p.after(1).ask().draw.unwrap();
+    assert_eq!(
+        (draw.holds, draw.needs),
+        (Tokens::ONE, Tokens::from_whole(2))
+    );
 }
