@@ -259,7 +259,7 @@ impl UnitSummary {
 impl BucketView {
     /// The bucket of `resource`, if clients draw of it.
     fn find(now: Instant, resource: &Resource) -> Option<Self> {
-        let bucket = resource.fleet_bucket()?;
+        let bucket = resource.fleet_bucket().filter(|_| resource.is_drawn())?;
         let (drawn, held) = resource.drawn();
         Some(Self {
             left: tokens(bucket.left(now)),

@@ -276,6 +276,11 @@ impl Resource {
         Some(self.look_at.map_or(expiry, |at| at.min(expiry)))
     }
 
+    /// Whether clients draw of the fleet's bucket, instead of having leases.
+    pub fn is_drawn(&self) -> bool {
+        self.allocation.is_drawn
+    }
+
     /// Tokens that no client has; none if clients cannot draw.
     pub fn fleet_bucket(&self) -> Option<&FleetBucket> {
         self.allocation.fleet.as_ref()

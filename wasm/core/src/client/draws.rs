@@ -29,8 +29,9 @@ pub(super) struct Draws {
     pub(super) reserved: Tokens,
     /// Time until which requests may be held for the next answer; none if no draw is under way.
     pub(super) held_until: Option<Instant>,
-    /// Time before which there are no tokens.
+    /// Time before which there are too few tokens for a request that needs `next_for`.
     pub(super) next: Option<Instant>,
+    pub(super) next_for: Tokens,
     /// Tokens that nobody had, by the last answer, and its time.
     pub(super) fleet: Tokens,
     pub(super) answered_at: Instant,
@@ -49,11 +50,19 @@ impl Draws {
         is_enough
     }
 
-    /// Keeps `tokens` that were granted or returned, but for those that are owed.
-    pub(super) fn keep(&mut self, tokens: Tokens) {
+    /// Keeps `tokens`, but for those that are owed.
+    fn keep(&mut self, tokens: Tokens) {
         let paid = self.owed.min(tokens);
         self.owed = self.owed.saturating_sub(paid);
         self.left = self.left.saturating_add(tokens.saturating_sub(paid));
+    }
+
+    /// Keeps `tokens` that were not spent; no more than `burst` are left then. With them a request may pass
+    /// that was to wait.
+    pub(super) fn give_back(&mut self, tokens: Tokens, burst: Tokens) {
+        self.keep(tokens);
+        self.left = self.left.min(burst);
+        self.next = self.next.filter(|_| tokens == Tokens::ZERO);
     }
 
     /// Notes that `tokens` have been spent. Those that are not left are owed, `most` at most.
@@ -62,6 +71,13 @@ impl Draws {
         self.left = self.left.saturating_sub(paid);
         let owed = self.owed.saturating_add(tokens.saturating_sub(paid));
         self.owed = owed.min(most.max(self.owed));
+    }
+
+    /// Time before which a request that needs `need` would draw in vain, if it is known at `now`. One that
+    /// needs less than others that were refused may find as much.
+    pub(super) fn next_at(&self, now: Instant, need: Tokens, level: i64) -> Option<Instant> {
+        let is_short = need >= self.next_for || level < micros(need);
+        self.next.filter(|next| now < *next && is_short)
     }
 
     /// Whether it owes tokens, and there may be some at `now`.
@@ -109,6 +125,9 @@ impl Draws {
         if self.needs == Tokens::ZERO {
             self.first = owed.min(Tokens::ONE);
         }
+        if self.first > Tokens::ZERO {
+            self.next_for = self.first;
+        }
         self.asked = core::mem::take(&mut self.needs);
         let reserved = self.reserved.min(self.left);
         DrawRequest {
@@ -154,10 +173,11 @@ impl Draws {
         self.held_until = None;
     }
 
-    /// Forgets all tokens: they ended with the lease, and no other one is there.
-    pub(super) fn lapse(&mut self) {
+    /// Forgets all tokens: they ended with the lease, and no other one is there. Returns what is owed.
+    pub(super) fn lapse(&mut self) -> Tokens {
         self.end();
         self.offered = false;
+        core::mem::take(&mut self.owed)
     }
 
     /// Tokens that are left here, and that nobody had by the last answer, if these have grown at `rate`, up

@@ -207,7 +207,7 @@ impl RateLimiter {
     pub fn give_back(&mut self, now: Instant, policy: &Policy, tokens: Tokens) {
         self.settle_bucket(now, policy);
         match self.draws.offered {
-            true => self.draws.keep(tokens),
+            true => self.draws.give_back(tokens, self.whole_burst()),
             false => self.bucket.give_back(now, tokens),
         }
     }
@@ -415,8 +415,9 @@ impl RateLimiter {
     /// no burst.
     fn settle_bucket(&mut self, now: Instant, policy: &Policy) {
         if let Some(expiry) = self.lease.lapse(now) {
-            self.draws.lapse();
+            let owed = self.draws.lapse();
             self.set_flow(expiry, policy);
+            self.bucket.charge(expiry, owed);
         }
         if !matches!(self.lease.phase, Phase::Idle | Phase::Pending { .. }) {
             self.set_flow(now, policy);

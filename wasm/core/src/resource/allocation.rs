@@ -67,7 +67,9 @@ pub(crate) struct Allocation {
     /// Bucket of the whole fleet, if clients may draw of it: the tokens that nobody has.
     pub(in crate::resource) fleet: Option<FleetBucket>,
     /// Whether clients draw of it, instead of having leases.
-    is_drawn: bool,
+    pub(in crate::resource) is_drawn: bool,
+    /// Whether clients have drawn of it.
+    pub(in crate::resource) is_used: bool,
     /// All tokens that clients have drawn of it.
     pub(in crate::resource) drawn: Tokens,
 }
@@ -97,6 +99,7 @@ impl Allocation {
             is_filling: false,
             fleet: None,
             is_drawn: false,
+            is_used: false,
             drawn: Tokens::ZERO,
         }
     }

@@ -128,12 +128,17 @@ impl FleetBucket {
         Tokens::from_micros(u64::try_from(self.bucket.balance(now)).unwrap_or(0))
     }
 
-    /// Time at which it is full if nobody draws and nobody holds anything, filled at `rate` from the last
-    /// change on; none if never.
+    /// Time at which it is full, also by the largest burst that it has had, if nobody draws and nobody holds
+    /// anything, filled at `rate` from the last change on; none if never.
     pub(super) fn full_at(&self, rate: Rate) -> Option<Instant> {
         let last = self.bucket.to_parts().last;
-        let time = rate.time_for(self.whole.saturating_sub(self.left(last)))?;
+        let time = rate.time_for(self.bucket.lacking(last))?;
         Some(last.saturating_add(time))
+    }
+
+    /// Whether at least a token is lacking.
+    pub(super) fn lacks(&self, now: Instant) -> bool {
+        self.bucket.lacking(now) >= Tokens::ONE
     }
 
     pub(crate) fn snapshot(&self, now: Instant) -> FleetBucketSnapshot {

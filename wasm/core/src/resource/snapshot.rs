@@ -112,6 +112,7 @@ impl Resource {
         resource.allocation.balance_at = now.saturating_add(snapshot.balance);
         let bucket = snapshot.bucket.as_ref();
         resource.allocation.fleet = bucket.map(|bucket| FleetBucket::of(now, bucket));
+        resource.allocation.is_used = bucket.is_some();
         // The first refresh tells until when the coordinator as a whole learns.
         resource.allocation.collect_from = now;
         resource.allocation.collect_until = now;

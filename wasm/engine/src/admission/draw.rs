@@ -222,7 +222,7 @@ impl Admission {
                 self.enqueue(target);
                 // The request is not held, but the first lease is still to be asked for at once.
                 if changed.due_changed && !draw.may_hold {
-                    self.ask_soon(target, changed.slot, now);
+                    self.ask_soon(target, changed.slot);
                 }
                 Ok(DrawResult::Ready)
             }
@@ -237,7 +237,7 @@ impl Admission {
                 // The request cannot wait for the tokens that are asked for.
                 let is_drawing = reading.is_awaited && reading.state == LeaseState::Leased;
                 if changed.due_changed && is_drawing {
-                    self.ask_soon(target, changed.slot, now);
+                    self.ask_soon(target, changed.slot);
                 }
                 Ok(DrawResult::Denied(denial))
             }

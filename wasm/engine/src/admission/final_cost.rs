@@ -70,7 +70,7 @@ impl Admission {
         })?;
         // Tokens that nobody has drawn are asked for at once.
         if changed.due_changed && changed.result {
-            self.ask_soon(target, changed.slot, now);
+            self.ask_soon(target, changed.slot);
         }
         if let Some(entry) = entry(&mut self.tables, target) {
             entry.attempts = entry.attempts.saturating_sub(attempts);

@@ -24,7 +24,6 @@ const LOOKS_PER_TICK: usize = 64;
 pub(super) struct FirstLease {
     target: Target,
     slot: u32,
-    until: Instant,
     state: FirstLeaseState,
 }
 
@@ -62,11 +61,10 @@ impl SlotMessages {
 
 impl Admission {
     /// Has a scope asked for on the next tick.
-    pub(super) fn ask_soon(&mut self, target: Target, slot: u32, until: Instant) {
+    pub(super) fn ask_soon(&mut self, target: Target, slot: u32) {
         self.first_leases.push(FirstLease {
             target,
             slot,
-            until,
             state: FirstLeaseState::New,
         });
     }
@@ -75,7 +73,7 @@ impl Admission {
     pub(super) fn await_first_lease(&mut self, target: Target, slot: u32, until: Instant) {
         let entry = entry(&mut self.tables, target);
         if entry.is_some_and(|entry| entry.pending_until.replace(until).is_none()) {
-            self.ask_soon(target, slot, until);
+            self.ask_soon(target, slot);
         }
     }
 
@@ -233,8 +231,10 @@ impl Admission {
         let Some(entry) = entry(&mut self.tables, scope.target) else {
             return false;
         };
-        if now >= scope.until {
+        // Others may wait for longer than the one that had it asked for.
+        if entry.pending_until.is_some_and(|until| now >= until) {
             entry.pending_until = None;
+            entry.short = Tokens::ZERO;
         }
         entry.pending_until.is_some()
     }

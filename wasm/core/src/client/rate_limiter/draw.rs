@@ -60,7 +60,8 @@ impl RateLimiter {
             return DrawResult::ExceedsBurst { burst };
         }
         let owed_for = self.whole_rate().time_for(self.draws.owed);
-        if let Some(next) = self.draws.next.filter(|next| now < *next) {
+        let level = self.draws.level(now, self.whole_rate(), burst);
+        if let Some(next) = self.draws.next_at(now, need, level) {
             return DrawResult::Denied {
                 retry_at: owed_for.map(|time| next.saturating_add(time)),
             };
@@ -76,10 +77,10 @@ impl RateLimiter {
     }
 
     /// Tokens that it has of the fleet's, drawn or earned by its lease, in millionths; less than none if it
-    /// owes some. Those of a bucket without a lease are safe capacity.
+    /// owes some. Those of a bucket without a lease are safe capacity, but for a debt.
     pub(super) fn balance_of_fleet(&self, now: Instant) -> i64 {
         match self.lease.client.valid_lease(now) {
-            None => 0,
+            None => self.bucket.balance(now).min(0),
             Some(_) if self.draws.offered => self.draws.balance(),
             Some(_) => self.bucket.balance(now),
         }
@@ -101,27 +102,30 @@ impl RateLimiter {
             self.bucket = TokenBucket::empty(now, Rate::ZERO, Tokens::ZERO);
             self.draws.end();
             self.draws.owed = Tokens::ZERO;
-            match answer {
-                Some(_) => {
-                    self.draws.owed = owed;
-                    self.draws.left = kept;
-                }
-                None if self.lease.client.valid_lease(now).is_some() => {
-                    self.draws.offered = false;
-                    self.set_flow(now, policy);
+            if answer.is_some() {
+                self.draws.owed = owed;
+                self.draws.left = kept;
+            } else {
+                self.draws.offered = false;
+                self.set_flow(now, policy);
+                if self.lease.client.valid_lease(now).is_some() {
                     self.bucket.give_back(now, kept);
-                    self.bucket.charge(now, owed);
                 }
-                None => {}
+                self.bucket.charge(now, owed);
             }
         }
         self.draws.apply(now, answer);
+        if self.draws.offered && self.lease.client.valid_lease(now).is_none() {
+            // The answer came when its lease, and so its tokens, had ended.
+            let owed = self.draws.lapse();
+            self.bucket.charge(now, owed);
+        }
         self.draws.forgive(self.longest_debt(policy));
         self.draw_soon(now);
     }
 
     /// Gives all that it has drawn up, with its lease, and is as one that has never asked: the fleet's bucket
-    /// remembers what was spent.
+    /// remembers what was spent. What is still owed is forgiven.
     pub(super) fn begin_anew(&mut self, now: Instant, policy: &Policy) {
         self.draws.lapse();
         let (rate, burst) = self.flow(now, policy);
@@ -132,7 +136,7 @@ impl RateLimiter {
     /// Makes the next request due at once, if there are tokens to ask for and no answer is awaited.
     fn draw_soon(&mut self, now: Instant) {
         let needs = self.draws.pays(now) || self.draws.needs > Tokens::ZERO;
-        if needs && !self.lease.client.is_waiting() {
+        if needs && self.draws.offered && !self.lease.client.is_waiting() {
             self.lease.client.make_due(now);
         }
     }
@@ -172,7 +176,7 @@ impl RateLimiter {
     }
 
     /// Burst of the whole limit, as far as it is known; by default a second of the rate.
-    fn whole_burst(&self) -> Tokens {
+    pub(super) fn whole_burst(&self) -> Tokens {
         let usual = || self.whole_rate().tokens_in(Duration::from_secs(1));
         self.lease.client.burst.unwrap_or_else(usual)
     }

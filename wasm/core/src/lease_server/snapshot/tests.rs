@@ -3,11 +3,11 @@ use alloc::string::ToString as _;
 use alloc::vec;
 
 use super::*;
-use crate::lease::{ClientRun, Demand, LeaseRequest, Unit};
+use crate::lease::{ClientRun, Demand, DrawRequest, LeaseRequest, Unit};
 use crate::lease_server::{PoolTerms, Terms};
 use crate::limit::Part;
 use crate::resource::{ClientDraws, LeaseSnapshot, PresenceSnapshot};
-use crate::units::Capacity;
+use crate::units::{Capacity, Tokens};
 
 const BOUNDS: Bounds = Bounds {
     max_resources: 3,
@@ -254,4 +254,33 @@ fn books_may_be_full_to_their_bounds() {
     let node = LeaseServer::take_over(at(0), Epoch(5), BOUNDS, &full).unwrap();
     assert_eq!(node.resource_count(), 3);
     assert_eq!(node.drained(at(0)).count(), DRAINS_MAX);
+}
+
+#[test]
+fn a_bucket_without_clients_is_remembered_until_it_is_full() {
+    let ten_a_day = Limit {
+        burst: Tokens::from_whole(10),
+        ..Limit::new(Capacity::from_micros(10 * 1_000_000 / 86_400))
+    };
+    let terms = Terms::of(&ten_a_day);
+    let draws = |sequence, account| LeaseRequest {
+        draw: Some(DrawRequest {
+            account,
+            needs: Tokens::from_whole(10),
+            first: Tokens::ONE,
+            ..DrawRequest::default()
+        }),
+        ..ask(sequence, 0, 1)
+    };
+    let granted = |answer: crate::lease::Answer| answer.draw.unwrap().granted;
+    let mut node = LeaseServer::new(at(0), Epoch(1), BOUNDS, Start::Fresh);
+    let (x, a) = (client("x"), id("tenant/a"));
+    let answer = node.handle_refresh(at(0), &x, &a, &draws(1, 1), &terms);
+    assert_eq!(granted(answer.unwrap()), Tokens::from_whole(10));
+    node.handle_release(&x, &a, 2);
+    let snapshot = node.hand_over(at(1000));
+    let mut node = LeaseServer::take_over(at(5000), Epoch(2), BOUNDS, &snapshot).unwrap();
+    node.handle_timeout(at(6000));
+    let answer = node.handle_refresh(at(7000), &x, &a, &draws(3, 2), &terms);
+    assert_eq!(granted(answer.unwrap()), Tokens::ZERO);
 }

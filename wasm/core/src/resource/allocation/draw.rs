@@ -60,11 +60,19 @@ impl Allocation {
         entry.draws.is_offered || (self.is_drawn && can_draw)
     }
 
-    /// Notes whether the client of `entry` draws, and what it holds.
+    /// Whether tokens are lacking that clients have drawn.
+    fn lacks_tokens(&self, now: Instant) -> bool {
+        let bucket = self.fleet.filter(|_| self.is_used);
+        bucket.is_some_and(|bucket| bucket.lacks(now))
+    }
+
+    /// Notes whether the client of `entry` draws, and what it holds. One that is new would begin with a full
+    /// bucket, were it leased: so it draws first where tokens are lacking.
     pub(super) fn note_draw(
         &mut self,
         now: Instant,
         entry: &mut ClientEntry,
+        is_new: bool,
         request: Option<&DrawRequest>,
     ) {
         let before = entry.totals();
@@ -73,7 +81,8 @@ impl Allocation {
             self.fleet = Some(FleetBucket::full(now, self.limit.burst));
         }
         let has_learned = now >= self.learning_until;
-        entry.draws.is_offered = request.is_some() && self.is_drawn && has_learned;
+        let draws = self.is_drawn || (is_new && self.may_be_drawn() && self.lacks_tokens(now));
+        entry.draws.is_offered = request.is_some() && draws && has_learned;
         if let Some(request) = request {
             let draws = &mut entry.draws;
             if draws.account != request.account {
@@ -84,8 +93,12 @@ impl Allocation {
                     ..ClientDraws::default()
                 };
             }
-            let under_way = draws.granted.saturating_sub(request.drawn);
-            draws.granted = draws.granted.max(request.drawn);
+            let under_way = match draws.is_offered {
+                true => draws.granted.saturating_sub(request.drawn),
+                // No answer tells it of these any more.
+                false => Tokens::ZERO,
+            };
+            draws.granted = request.drawn.saturating_add(under_way);
             draws.holds = under_way.saturating_add(request.holds);
         }
         self.replace_totals(before, entry.totals());
@@ -143,6 +156,7 @@ impl Allocation {
         entry.draws.granted = entry.draws.granted.saturating_add(granted);
         entry.draws.holds = entry.draws.holds.saturating_add(granted);
         self.drawn = self.drawn.saturating_add(granted);
+        self.is_used |= granted > Tokens::ZERO;
         self.replace_totals(before, entry.totals());
         self.fill(now);
         next
@@ -161,10 +175,14 @@ impl Allocation {
         let reported = request.map_or(Tokens::ZERO, |request| request.holds);
         let held = self.held_by_clients().as_micros();
         let is_much = held.saturating_mul(HELD_PARTS) > self.limit.burst.as_micros();
-        if entry.draws.holds == Tokens::ZERO || !is_much {
+        let soon = interval.min(self.times(now).min_refresh);
+        if entry.draws.is_offered && !self.is_drawn {
+            // It gets a lease the next time.
+            return soon;
+        }
+        if !entry.draws.is_offered || entry.draws.holds == Tokens::ZERO || !is_much {
             return interval;
         }
-        let soon = interval.min(self.times(now).min_refresh);
         match entry.draws.holds > reported {
             true => soon.min(REPORT_AFTER),
             false => soon,
@@ -175,7 +193,7 @@ impl Allocation {
     /// them has drawn of it.
     pub(in crate::resource) fn full_at(&self) -> Option<Instant> {
         let rate = self.limit.capacity.as_rate();
-        let bucket = self.fleet.filter(|_| self.drawn > Tokens::ZERO);
+        let bucket = self.fleet.filter(|_| self.is_used);
         bucket.and_then(|bucket| bucket.full_at(rate))
     }
 

@@ -61,6 +61,13 @@ impl Drawers {
         answer.unwrap()
     }
 
+    /// Asks for `needs` tokens, and spends what it gets, if it draws.
+    fn draw_or_lease(&mut self, client: usize, needs: u64) {
+        if self.lose(client, needs).draw.is_some() {
+            self.draw(client, needs);
+        }
+    }
+
     fn release(&mut self, client: usize) {
         self.resource.handle_release(&run(client), u64::MAX);
     }
@@ -209,4 +216,55 @@ fn what_is_leased_has_no_room_in_the_bucket() {
     let granted = answer.draw.unwrap().granted.as_micros();
     assert!(u128::from(granted) + leased <= 24_000_000, "{granted}");
     assert!(u128::from(granted) + leased > 23_000_000, "{granted}");
+}
+
+#[test]
+fn tokens_of_a_lost_answer_end_when_the_client_is_leased() {
+    let mut fleet = Drawers::new(30_000_000, 100);
+    for client in 0..3 {
+        fleet.lose(client, 1);
+    }
+    assert!(fleet.lose(0, 50).draw.unwrap().granted > Tokens::ZERO);
+    fleet.release(1);
+    fleet.release(2);
+    let answer = fleet.lose(0, 0);
+    assert!(answer.draw.is_none() && answer.refresh_interval >= Duration::from_millis(100));
+    assert_eq!(fleet.resource.drawn().1, Tokens::ZERO);
+}
+
+#[test]
+fn who_comes_where_tokens_are_lacking_draws_before_it_is_leased() {
+    let mut fleet = Drawers::new(30_000_000, 1000);
+    for client in 0..3 {
+        fleet.draw_or_lease(client, 300);
+    }
+    fleet.draw(2, 900);
+    for client in 0..3 {
+        fleet.release(client);
+    }
+    fleet.clients = [(0, 0); 3];
+    fleet.account = 2;
+    let first = fleet.lose(0, 300);
+    let granted = first.draw.unwrap().granted;
+    assert!(granted < Tokens::from_whole(300), "{granted:?}");
+    let second = fleet.lose(0, 1);
+    assert!(second.draw.is_none(), "30 for one are leased");
+}
+
+#[test]
+fn a_lowered_burst_is_remembered_until_the_old_one_would_be_full() {
+    let mut fleet = Drawers::new(1_000_000, 100);
+    assert_eq!(fleet.draw(0, 100).0, 100);
+    let low = Limit {
+        burst: Tokens::ONE,
+        ..fleet.resource.limit().clone()
+    };
+    fleet.resource.allocation.set_limit(fleet.now, &low);
+    fleet.release(0);
+    fleet.after(50);
+    fleet.resource.expire(fleet.now);
+    assert!(fleet.resource.fleet_bucket().is_some());
+    fleet.after(51);
+    fleet.resource.expire(fleet.now);
+    assert!(fleet.resource.fleet_bucket().is_none());
 }

@@ -188,3 +188,51 @@ fn tokens_that_requests_have_waited_for_are_not_those_of_the_next() {
         (Tokens::ONE, Tokens::from_whole(2))
     );
 }
+
+#[test]
+fn what_is_owed_is_owed_whoever_is_to_be_paid() {
+    let mut p = Process::drawing();
+    p.pay(3);
+    p.now = p.now.saturating_add(Duration::from_secs(11));
+    p.attempt(1);
+    assert_eq!(p.limiter.drawn(), None, "its lease has ended");
+    assert!(p.limiter.bucket.balance(p.now) < 10_000_000);
+    let before = p.limiter.bucket.balance(p.now);
+    p.limiter.pay(p.now, &p.policy, 0, Tokens::from_whole(20));
+    let owed = p.limiter.bucket.balance(p.now);
+    assert!(owed < 0 && owed < before, "{owed}");
+    p.now = p.limiter.due().unwrap().max(p.now);
+    let request = p.ask();
+    assert!(p.answer(request.sequence, 1, &granted(1, None)));
+    assert_eq!(p.limiter.draws.balance(), owed, "of the fleet's tokens now");
+}
+
+#[test]
+fn no_more_is_given_back_than_the_burst() {
+    let mut p = Process::drawing();
+    p.limiter
+        .give_back(p.now, &p.policy, Tokens::from_whole(1000));
+    assert_eq!(p.limiter.draws.balance(), 10_000_000);
+}
+
+#[test]
+fn a_request_that_needs_less_than_one_that_was_refused_may_draw() {
+    let mut p = Process::drawing();
+    let two = Tokens::from_whole(2);
+    p.limiter.draw(p.now, &p.policy, two, WORKERS);
+    let request = p.after(1).ask();
+    assert_eq!(request.draw.unwrap().first, two);
+    let later = Some(Duration::from_secs(60));
+    let one_left = DrawAnswer {
+        left: Tokens::ONE,
+        ..granted(1, later).draw.unwrap()
+    };
+    let answer = Answer {
+        draw: Some(one_left),
+        ..granted(1, later)
+    };
+    assert!(p.answer(request.sequence, 1, &answer));
+    let again = p.limiter.draw(p.now, &p.policy, two, WORKERS);
+    assert!(matches!(again, DrawResult::Denied { .. }), "{again:?}");
+    assert!(matches!(p.attempt(1), DrawResult::Pending { .. }));
+}
