@@ -12,9 +12,10 @@ use crate::clock::Clock;
 use crate::config::{RlsDomains, rls_kinds};
 use crate::leases::router::Router;
 
-/// The longest time that a scope's first requests wait for its first lease. Envoy's filter gives up
-/// after 20 ms unless it is told otherwise.
-const FIRST_LEASE_WAIT: Duration = Duration::from_millis(15);
+/// The longest time that a request waits for its scope's first lease, or for tokens of a small limit. Both
+/// take a millisecond or two; a refusal because they came later would be wrong. Within the timeout of 0.1 s
+/// that `docs/rls.md` gives Envoy's filter.
+const FIRST_LEASE_WAIT: Duration = Duration::from_millis(80);
 /// The most that a scope may owe, as a time at its rate.
 const DEBT_MAX: Duration = Duration::from_secs(60);
 /// The most scopes at the same time; more share one bucket for each kind.
