@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 use tollgate_tests::connection::get_once;
+use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::envoy::Envoy;
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant};
 
@@ -15,6 +16,7 @@ use crate::test_context::{TestContext, run_test};
 const LIMITS: &str = "limits:
 - {match: tenant/ten, requests: {rate: 0.0027778, burst: 10}}
 - {match: tenant/hundred, requests: {rate: 0.027778, burst: 100}}
+- {match: tenant/minute, requests: {rate: 0.1666667, burst: 10}}
 - {match: tenant/five, requests: {rate: 5}}
 - {match: tenant/thirty, requests: {rate: 30}}
 ";
@@ -29,16 +31,15 @@ fn ten_an_hour_is_ten_through_any_envoys() {
 
 async fn any_envoys(test: &TestContext) -> Result<()> {
     let coordinator = test.coordinator(LIMITS).await?;
-    let plugin = by_tenant(&json!({}));
-    let mut envoys = Vec::new();
-    for name in ["envoy-1", "envoy-2", "envoy-3"] {
-        envoys.push(test.envoy(name, 2, &coordinator, &plugin).await?);
-    }
+    let mut envoys = three_envoys(test, &coordinator).await?;
     let hundred = admitted(&envoys, "hundred", 130).await?;
     ensure!(hundred == 100, "{hundred} of 100 in turn");
+    let minute = admitted(&envoys, "minute", 13).await?;
+    ensure!(minute == 10, "{minute} of 10 a minute");
     let four = admitted(&envoys, "ten", 4).await?;
     ensure!(four == 4, "{four} of 4");
     envoys.remove(0);
+    let plugin = by_tenant(&json!({}));
     envoys.push(test.envoy("envoy-4", 2, &coordinator, &plugin).await?);
     envoys.rotate_right(1);
     let six = admitted(&envoys, "ten", 12).await?;
@@ -57,11 +58,7 @@ fn steady_demand_below_a_small_limit_passes_through_any_envoys() {
 
 async fn steady(test: &TestContext) -> Result<()> {
     let coordinator = test.coordinator(LIMITS).await?;
-    let plugin = by_tenant(&json!({}));
-    let mut envoys = Vec::new();
-    for name in ["envoy-1", "envoy-2", "envoy-3"] {
-        envoys.push(test.envoy(name, 2, &coordinator, &plugin).await?);
-    }
+    let mut envoys = three_envoys(test, &coordinator).await?;
     let (requests, every) = STEADY;
     let mut next = tokio::time::interval(Duration::from_secs(1) / 24);
     let (mut thirty, mut five) = (0, 0);
@@ -78,6 +75,15 @@ async fn steady(test: &TestContext) -> Result<()> {
     ensure!(thirty * 100 >= all * 98, "{thirty} of {all}");
     ensure!(five + 1 >= of_five, "{five} of {of_five}");
     Ok(())
+}
+
+async fn three_envoys(test: &TestContext, coordinator: &Coordinator) -> Result<Vec<Envoy>> {
+    let plugin = by_tenant(&json!({}));
+    let mut envoys = Vec::new();
+    for name in ["envoy-1", "envoy-2", "envoy-3"] {
+        envoys.push(test.envoy(name, 2, coordinator, &plugin).await?);
+    }
+    Ok(envoys)
 }
 
 /// Sends so many requests, to one Envoy after the other. Returns how many pass.

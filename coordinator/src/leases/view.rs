@@ -80,7 +80,7 @@ pub struct BucketView {
     /// Tokens that clients have drawn and may not have spent.
     #[schema(minimum = 0)]
     pub held: f64,
-    /// All tokens that clients have drawn since the bucket was last full without clients.
+    /// All tokens that clients have drawn since the resource is known to this node.
     #[schema(minimum = 0)]
     pub drawn: f64,
 }
@@ -260,11 +260,10 @@ impl BucketView {
     /// The bucket of `resource`, if clients draw of it.
     fn find(now: Instant, resource: &Resource) -> Option<Self> {
         let bucket = resource.fleet_bucket().filter(|_| resource.is_drawn())?;
-        let (drawn, held) = resource.drawn();
         Some(Self {
             left: tokens(bucket.left(now)),
-            held: tokens(held),
-            drawn: tokens(drawn),
+            held: tokens(resource.held_by_clients()),
+            drawn: tokens(resource.drawn()),
         })
     }
 }

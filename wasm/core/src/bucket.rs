@@ -212,12 +212,12 @@ impl TokenBucket {
     /// fits.
     pub fn set(&mut self, now: Instant, rate: Rate, burst: Tokens) {
         self.refill(now);
-        let lacking = self.lacking_now();
+        let lacking = self.lacking_at_last();
         self.0.rate = rate;
         self.0.burst = burst.min(Tokens::from_micros(i64::MAX.unsigned_abs()));
         self.0.lacking = Tokens::ZERO;
         self.cap();
-        self.0.lacking = lacking.saturating_sub(self.lacking_now());
+        self.0.lacking = lacking.saturating_sub(self.lacking_at_last());
     }
 
     /// Whether at `now` nothing is lacking that was ever taken: the bucket is full, and would be were
@@ -230,10 +230,10 @@ impl TokenBucket {
     pub(crate) fn lacking(&self, now: Instant) -> Tokens {
         let mut bucket = *self;
         bucket.refill(now);
-        bucket.lacking_now()
+        bucket.lacking_at_last()
     }
 
-    fn lacking_now(&self) -> Tokens {
+    fn lacking_at_last(&self) -> Tokens {
         let burst = i128::from(self.0.burst.as_micros());
         let lacking = burst.saturating_sub(i128::from(self.0.balance));
         let lacking = u64::try_from(lacking).unwrap_or(u64::MAX);

@@ -286,10 +286,14 @@ impl Resource {
         self.allocation.fleet.as_ref()
     }
 
-    /// Tokens that clients have drawn of the fleet's bucket since it is known: all of them, and those that
-    /// they may not have spent.
-    pub fn drawn(&self) -> (Tokens, Tokens) {
-        (self.allocation.drawn, self.allocation.held_by_clients())
+    /// All tokens that clients have drawn of the fleet's bucket since the resource is known here.
+    pub fn drawn(&self) -> Tokens {
+        self.allocation.drawn
+    }
+
+    /// Tokens that clients have drawn of the fleet's bucket and may not have spent.
+    pub fn held_by_clients(&self) -> Tokens {
+        self.allocation.held_by_clients()
     }
 
     /// The limit that the last refresh came with.

@@ -23,8 +23,8 @@ pub(super) struct Draws {
     pub(super) needs: Tokens,
     /// Tokens that the first of these requests needs.
     pub(super) first: Tokens,
-    /// Tokens that were asked for in the last request.
-    pub(super) asked: Tokens,
+    /// Tokens that requests waited for when the last request to the coordinator was made.
+    pub(super) requested: Tokens,
     /// Tokens of the last answer that requests have waited for, and have not taken yet.
     pub(super) reserved: Tokens,
     /// Time until which requests may be held for the next answer; none if no draw is under way.
@@ -63,6 +63,12 @@ impl Draws {
         self.keep(tokens);
         self.left = self.left.min(burst);
         self.next = self.next.filter(|_| tokens == Tokens::ZERO);
+    }
+
+    /// Begins with a balance of tokens, in millionths; less than none is owed.
+    pub(super) fn begin(&mut self, balance: i64) {
+        self.left = positive(balance);
+        self.owed = debt(balance);
     }
 
     /// Notes that `tokens` have been spent. Those that are not left are owed, `most` at most.
@@ -128,13 +134,13 @@ impl Draws {
         if self.first > Tokens::ZERO {
             self.next_for = self.first;
         }
-        self.asked = core::mem::take(&mut self.needs);
+        self.requested = core::mem::take(&mut self.needs);
         let reserved = self.reserved.min(self.left);
         DrawRequest {
             account: self.account,
             drawn: self.granted,
             holds: self.left,
-            needs: self.asked.saturating_add(reserved).saturating_add(owed),
+            needs: self.requested.saturating_add(reserved).saturating_add(owed),
             first: core::mem::take(&mut self.first),
         }
     }
@@ -142,7 +148,7 @@ impl Draws {
     /// Takes an answer, which came at `now`.
     pub(super) fn apply(&mut self, now: Instant, answer: Option<&DrawAnswer>) {
         self.held_until = None;
-        self.reserved = core::mem::take(&mut self.asked);
+        self.reserved = core::mem::take(&mut self.requested);
         self.offered = answer.is_some();
         let Some(answer) = answer else {
             self.next = None;
@@ -188,4 +194,16 @@ impl Draws {
         let level = fleet.saturating_add(self.left).min(burst);
         micros(level).saturating_sub(micros(self.owed))
     }
+}
+
+// === free functions ===
+
+/// Tokens of a balance in millionths; none if it is a debt.
+pub(super) fn positive(balance: i64) -> Tokens {
+    Tokens::from_micros(u64::try_from(balance).unwrap_or(0))
+}
+
+/// Debt of a balance in millionths.
+pub(super) fn debt(balance: i64) -> Tokens {
+    Tokens::from_micros(balance.min(0).unsigned_abs())
 }

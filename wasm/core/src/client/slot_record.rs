@@ -119,7 +119,7 @@ records! {
     Origin { epoch, shard since 4 or None }
     DemandEstimator { attempts, opened_at, average, low_since, low_max, measured }
     Draws {
-        account, offered, granted, left, owed, needs, first, asked, reserved, held_until, next, next_for,
+        account, offered, granted, left, owed, needs, first, requested, reserved, held_until, next, next_for,
         fleet, answered_at
     }
     RateLimiter {

@@ -128,11 +128,11 @@ impl LeaseServer {
         slot.follow(&mut self.pools, call.id, call.terms, learning_until);
         slot.resource.allocation.set_limit(now, call.terms.limit);
         let (resource, mut pool) = slot.linked(&mut self.pools);
-        let (before, _) = resource.drawn();
+        let before = resource.drawn();
         let answer =
             resource.handle_refresh(now, call.client, call.request, clients_max, &mut pool);
-        let (after, _) = resource.drawn();
-        self.drawn = self.drawn.saturating_add(after.saturating_sub(before));
+        let drawn = resource.drawn().saturating_sub(before);
+        self.drawn = self.drawn.saturating_add(drawn);
         recount(&mut self.leases, known, slot);
         requeue(&mut self.timeouts, call.id, slot);
         let repeats = slot.resource.take_repeats();
@@ -174,8 +174,7 @@ impl LeaseServer {
         let (resource, mut pool) = slot.linked(&mut self.pools);
         let answer =
             resource.handle_refresh(now, call.client, call.request, clients_max, &mut pool);
-        let (drawn, _) = resource.drawn();
-        self.drawn = self.drawn.saturating_add(drawn);
+        self.drawn = self.drawn.saturating_add(resource.drawn());
         match resource.poll_timeout() {
             Some(queued_at) => {
                 self.insert(call.id, slot, queued_at);

@@ -152,7 +152,7 @@ impl FleetBucket {
     }
 
     pub(super) fn of(now: Instant, snapshot: &FleetBucketSnapshot) -> Self {
-        // What clients hold, and so its size, is only known when they are.
+        // Its size follows from the tokens that clients hold, and these are restored later.
         let FleetBucketSnapshot { left, lacking, .. } = *snapshot;
         let bucket = BucketState {
             balance: i64::try_from(left.as_micros()).unwrap_or(i64::MAX),

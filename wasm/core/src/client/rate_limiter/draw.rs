@@ -4,6 +4,7 @@
 use super::{BucketLevel, DrawResult, RateLimiter, micros};
 use crate::bucket::TokenBucket;
 use crate::client::Policy;
+use crate::client::draws::{debt, positive};
 use crate::client::process_lease::LeaseState;
 use crate::lease::DrawAnswer;
 use crate::units::{Capacity, Instant, Rate, Tokens};
@@ -95,24 +96,16 @@ impl RateLimiter {
         answer: Option<&DrawAnswer>,
         balance: i64,
     ) {
-        if answer.is_some() != self.draws.offered {
-            let kept = Tokens::from_micros(u64::try_from(balance).unwrap_or(0));
-            let owed = Tokens::from_micros(balance.min(0).unsigned_abs());
+        let changes = answer.is_some() != self.draws.offered;
+        if changes {
             self.fresh = false;
             self.bucket = TokenBucket::empty(now, Rate::ZERO, Tokens::ZERO);
-            self.draws.end();
-            self.draws.owed = Tokens::ZERO;
-            if answer.is_some() {
-                self.draws.owed = owed;
-                self.draws.left = kept;
-            } else {
-                self.draws.offered = false;
-                self.set_flow(now, policy);
-                if self.lease.client.valid_lease(now).is_some() {
-                    self.bucket.give_back(now, kept);
-                }
-                self.bucket.charge(now, owed);
-            }
+            self.draws.lapse();
+        }
+        if changes && answer.is_some() {
+            self.draws.begin(balance);
+        } else if changes {
+            self.lease_from_now_on(now, policy, balance);
         }
         self.draws.apply(now, answer);
         if self.draws.offered && self.lease.client.valid_lease(now).is_none() {
@@ -122,6 +115,16 @@ impl RateLimiter {
         }
         self.draws.forgive(self.longest_debt(policy));
         self.draw_soon(now);
+    }
+
+    /// Moves the tokens that it has drawn, or owes, into its bucket, which its lease sizes; without a lease
+    /// only a debt.
+    fn lease_from_now_on(&mut self, now: Instant, policy: &Policy, balance: i64) {
+        self.set_flow(now, policy);
+        if self.lease.client.valid_lease(now).is_some() {
+            self.bucket.give_back(now, positive(balance));
+        }
+        self.bucket.charge(now, debt(balance));
     }
 
     /// Gives all that it has drawn up, with its lease, and is as one that has never asked: the fleet's bucket
@@ -145,10 +148,8 @@ impl RateLimiter {
     pub(super) fn level_of_fleet(&self, now: Instant) -> BucketLevel {
         let (rate, burst) = (self.whole_rate(), self.whole_burst());
         let level = self.draws.level(now, rate, burst);
-        let time_until = |tokens: Tokens| {
-            let lacking = micros(tokens).saturating_sub(level);
-            rate.time_for(Tokens::from_micros(u64::try_from(lacking).unwrap_or(0)))
-        };
+        let time_until =
+            |tokens: Tokens| rate.time_for(positive(micros(tokens).saturating_sub(level)));
         let next = self.draws.next.filter(|_| level < micros(Tokens::ONE));
         let owed_for = rate.time_for(self.draws.owed);
         let next = next.zip(owed_for).map(|(next, owed_for)| {
@@ -156,7 +157,7 @@ impl RateLimiter {
             next.saturating_add(owed_for)
         });
         BucketLevel {
-            left: Tokens::from_micros(u64::try_from(level).unwrap_or(0)),
+            left: positive(level),
             next_in: next.or_else(|| time_until(Tokens::ONE)),
             full_in: time_until(burst),
         }

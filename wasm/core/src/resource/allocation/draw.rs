@@ -29,6 +29,26 @@ const REPORT_AFTER: Duration = Duration::from_millis(20);
 /// Part of the burst that clients may hold together for a refresh interval.
 const HELD_PARTS: u64 = 8;
 
+// === impl ClientDraws ===
+
+impl ClientDraws {
+    /// Draws after `request`, of a client that draws if `is_offered`.
+    fn after(self, request: &DrawRequest, is_offered: bool) -> Self {
+        let is_same = self.account == request.account;
+        // Only an answer to one that draws tells it again of tokens that it has not received.
+        let under_way = match is_same && is_offered {
+            true => self.granted.saturating_sub(request.drawn),
+            false => Tokens::ZERO,
+        };
+        Self {
+            account: request.account,
+            is_offered,
+            granted: request.drawn.saturating_add(under_way),
+            holds: under_way.saturating_add(request.holds),
+        }
+    }
+}
+
 // === impl Allocation ===
 
 impl Allocation {
@@ -44,8 +64,7 @@ impl Allocation {
     }
 
     /// Decides whether the clients that are there now draw, or have leases.
-    fn decide_draws(&mut self) {
-        let may = self.may_be_drawn();
+    fn decide_draws(&mut self, may: bool) {
         let each = self.limit.capacity.divided_by(self.shares.subclients());
         let least = match self.is_drawn {
             true => LEASED_FROM_EACH,
@@ -66,41 +85,29 @@ impl Allocation {
         bucket.is_some_and(|bucket| bucket.lacks(now))
     }
 
-    /// Notes whether the client of `entry` draws, and what it holds. One that is new would begin with a full
-    /// bucket, were it leased: so it draws first where tokens are lacking.
+    /// Notes whether the client of `entry` draws, and the tokens that it holds. A client with a new account
+    /// would begin with a full bucket, were it leased: so it draws first where tokens are lacking.
     pub(super) fn note_draw(
         &mut self,
         now: Instant,
         entry: &mut ClientEntry,
-        is_new: bool,
         request: Option<&DrawRequest>,
     ) {
-        let before = entry.totals();
-        self.decide_draws();
-        if request.is_some() && self.may_be_drawn() && self.fleet.is_none() {
+        let may = self.may_be_drawn();
+        self.decide_draws(may);
+        let Some(request) = request else {
+            entry.draws.is_offered = false;
+            return;
+        };
+        if may && self.fleet.is_none() {
             self.fleet = Some(FleetBucket::full(now, self.limit.burst));
         }
-        let has_learned = now >= self.learning_until;
-        let draws = self.is_drawn || (is_new && self.may_be_drawn() && self.lacks_tokens(now));
-        entry.draws.is_offered = request.is_some() && draws && has_learned;
-        if let Some(request) = request {
-            let draws = &mut entry.draws;
-            if draws.account != request.account {
-                *draws = ClientDraws {
-                    account: request.account,
-                    granted: request.drawn,
-                    is_offered: draws.is_offered,
-                    ..ClientDraws::default()
-                };
-            }
-            let under_way = match draws.is_offered {
-                true => draws.granted.saturating_sub(request.drawn),
-                // No answer tells it of these any more.
-                false => Tokens::ZERO,
-            };
-            draws.granted = request.drawn.saturating_add(under_way);
-            draws.holds = under_way.saturating_add(request.holds);
-        }
+        let is_new = entry.draws.account != request.account;
+        let draws = self.is_drawn || (is_new && may && self.lacks_tokens(now));
+        let before = entry.totals();
+        entry.draws = entry
+            .draws
+            .after(request, draws && now >= self.learning_until);
         self.replace_totals(before, entry.totals());
     }
 
@@ -132,24 +139,22 @@ impl Allocation {
         request: &DrawRequest,
     ) -> Option<Duration> {
         let clients = usize::try_from(self.shares.subclients()).unwrap_or(usize::MAX);
-        // What others have leases of they will soon draw, and what they hold they will have spent.
+        // Others will soon draw instead of using leases, and will have spent the tokens that they hold.
         let after = self.times(now).min_refresh;
         let bucket = self.fleet.as_mut()?;
         let needs = request.needs.saturating_sub(entry.draws.holds);
         let first = request.first.saturating_sub(entry.draws.holds);
         let granted = bucket.take(now, needs, first);
-        let next = match granted < needs {
-            true => Some(bucket.promise(now, first, clients, after)),
-            false => None,
-        };
-        if next.is_none() && needs > Tokens::ZERO {
-            bucket.note_granted();
-        }
+        let is_short = granted < needs;
+        let next = is_short.then(|| bucket.promise(now, first, clients, after));
         if needs > Tokens::ZERO {
-            entry.note_shortage(now, next.is_some());
+            entry.note_shortage(now, is_short);
+            if !is_short {
+                bucket.note_granted();
+            }
         }
-        if next.is_some() && self.sum_has > 0 {
-            // Others have leases still of what is drawn now.
+        if is_short && self.sum_has > 0 {
+            // Others still have leases of a limit that is drawn now.
             self.note_lack(now, entry.wants(), &mut PoolLink(None));
         }
         let before = entry.totals();

@@ -57,7 +57,7 @@ impl Allocation {
         };
         self.replace_totals(EntryTotals::default(), entry.totals());
         self.report(pool);
-        self.note_draw(now, &mut entry, true, request.draw.as_ref());
+        self.note_draw(now, &mut entry, request.draw.as_ref());
         let answer = self.settle(now, &mut entry, request, pool);
         let draw = self.draw(now, &mut entry, request.draw.as_ref());
         let answer = Answer {
@@ -97,7 +97,7 @@ impl Allocation {
         }
         self.report(pool);
         if !twice {
-            self.note_draw(now, entry, false, request.draw.as_ref());
+            self.note_draw(now, entry, request.draw.as_ref());
         }
         // While learning, the counted lease may rest on a request that was sent to the master before
         // and arrived late; others may have the capacity that it claimed. Only the client's present

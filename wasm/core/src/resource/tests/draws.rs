@@ -229,7 +229,7 @@ fn tokens_of_a_lost_answer_end_when_the_client_is_leased() {
     fleet.release(2);
     let answer = fleet.lose(0, 0);
     assert!(answer.draw.is_none() && answer.refresh_interval >= Duration::from_millis(100));
-    assert_eq!(fleet.resource.drawn().1, Tokens::ZERO);
+    assert_eq!(fleet.resource.held_by_clients(), Tokens::ZERO);
 }
 
 #[test]

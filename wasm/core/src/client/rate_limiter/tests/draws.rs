@@ -3,7 +3,7 @@
 use super::*;
 use crate::lease::DrawAnswer;
 
-/// What a coordinator answers who has granted so much, of a limit of ten a second.
+/// Answer of a coordinator that has granted so many tokens of a limit of ten a second.
 fn granted(tokens: u64, next: Option<Duration>) -> Answer {
     Answer {
         capacity: Capacity::from_whole(10),
