@@ -1,5 +1,6 @@
 //! Requests in flight are counted exactly, however they end.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -163,6 +164,69 @@ fn a_drain_by_the_admin_lets_waiting_requests_go_on_and_leaves_none_in_flight() 
     );
 }
 
+const FIVE: &str = "limits:\n  - match: \"tenant/*\"\n    requests: {rate: 1000000}\n    \
+                    concurrency: {max: 5}\n";
+
+#[test]
+fn five_in_flight_are_five_through_any_envoys() {
+    run_test(
+        "five_in_flight_are_five_through_any_envoys",
+        async |test: &TestContext| {
+            let upstream = FaultyUpstream::start().await?;
+            let coordinator = test.coordinator(FIVE).await?;
+            let mut envoys = Vec::new();
+            for name in ["envoy-1", "envoy-2", "envoy-3"] {
+                let envoy = envoy_named(test, name, 2, upstream.address(), &coordinator).await?;
+                the_limit_is_known(&envoy).await?;
+                nothing_is_in_flight(&envoy).await?;
+                envoys.push(envoy);
+            }
+            let mut turns = envoys.iter().map(Envoy::address).cycle();
+            let mut next = || {
+                turns
+                    .next()
+                    .unwrap_or_else(|| unreachable!("there are three"))
+            };
+            let mut open = VecDeque::new();
+            for _ in 0..5 {
+                open.push_back(reach(&upstream, next()).await?);
+            }
+            for _ in 0..30 {
+                for _ in 0..3 {
+                    let answer = get_once(next(), "/never", &[(TENANT_HEADER, "acme")]).await?;
+                    ensure!(answer.status == 429, "{} beyond the limit", answer.status);
+                }
+                // The one that ends and the one that begins are at different Envoys.
+                drop(open.pop_front());
+                let to = next();
+                let begun = wait::until("the permit to be had elsewhere", s(5.0), async || {
+                    reach(&upstream, to).await
+                })
+                .await?;
+                open.push_back(begun);
+            }
+            drop(open);
+            for envoy in &envoys {
+                nothing_is_in_flight(envoy).await?;
+            }
+            Ok(())
+        },
+    );
+}
+
+/// Begins a request, and waits until it has reached the upstream.
+async fn reach(upstream: &FaultyUpstream, to: SocketAddr) -> Result<TcpStream> {
+    let before = upstream.unanswered();
+    let (stream, status) = begin(to, "/never").await?;
+    ensure!(status.is_none(), "answered with {status:?}");
+    wait::until("the request to go on", s(5.0), async || {
+        ensure!(upstream.unanswered() > before, "it is held");
+        Ok(())
+    })
+    .await?;
+    Ok(stream)
+}
+
 /// Waits until the limit is known; before, the filter counts no requests in flight.
 pub(crate) async fn the_limit_is_known(envoy: &Envoy) -> Result<()> {
     wait::until("the limit to be known", s(10.0), async || {
@@ -324,8 +388,18 @@ async fn envoy(
     upstream: SocketAddr,
     coordinator: &Coordinator,
 ) -> Result<Envoy> {
+    envoy_named(test, "envoy", workers, upstream, coordinator).await
+}
+
+async fn envoy_named(
+    test: &TestContext,
+    name: &str,
+    workers: u32,
+    upstream: SocketAddr,
+    coordinator: &Coordinator,
+) -> Result<Envoy> {
     let filters = vec![filter::tollgate(&by_tenant(&json!({})))?];
-    let mut spec = EnvoySpec::new("envoy", workers, upstream, filters).asking(coordinator.grpc());
+    let mut spec = EnvoySpec::new(name, workers, upstream, filters).asking(coordinator.grpc());
     spec.virtual_hosts = routes();
     Envoy::start(test.dir(), &spec).await
 }

@@ -106,7 +106,7 @@ pub struct Answer {
 }
 
 /// Tokens that a client gets of the bucket of the whole fleet. They end with its lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrawAnswer {
     /// All that were ever granted to this account of this run of the client.
     pub granted: Tokens,

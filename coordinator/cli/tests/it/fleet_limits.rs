@@ -77,10 +77,10 @@ const LIMITS: &[Line] = &[
     line("tenant/half-four-hundred", "400/s, half of it", "-", (98.0, 0.0)),
     line("tenant/day", "1M a day, 1000 each, 4 Envoys", "-", (75.0, 0.0)),
     line("tenant/bytes", "1 MB/s, responses of 50 kB at 0.8, 5 Envoys", "864 of 955", (88.0, 0.0)),
-    line("tenant/flight-20-of-40", "20 in flight, 5 wanted, 40 Envoys", "98 % of all", (44.0, 0.0)),
-    line("tenant/flight-3-busy", "3 in flight, 1.5 wanted, 5 Envoys", "99 of 190", (52.0, 0.0)),
-    line("tenant/flight-3-idle", "3 in flight, 0.5 wanted, 5 Envoys", "44 of 79", (55.0, 0.0)),
-    line("tenant/flight-20-of-5", "20 in flight, 8 wanted, 5 Envoys", "1151 of 1249", (86.0, 0.0)),
+    line("tenant/flight-20-of-40", "20 in flight, 5 wanted, 40 Envoys", "98 % of all", (99.0, 0.0)),
+    line("tenant/flight-3-busy", "3 in flight, 1.5 wanted, 5 Envoys", "99 of 190", (99.0, 0.0)),
+    line("tenant/flight-3-idle", "3 in flight, 0.5 wanted, 5 Envoys", "44 of 79", (99.0, 0.0)),
+    line("tenant/flight-20-of-5", "20 in flight, 8 wanted, 5 Envoys", "1151 of 1249", (99.0, 0.0)),
 ];
 
 #[rustfmt::skip]

@@ -153,7 +153,9 @@ fn permits_do_not_depend_on_the_clock() {
         START,
         Instant::from_nanos(u64::MAX),
     ] {
-        if let PermitResult::Held { held, .. } = limiter.draw(now, &policy, &usage, 1, false) {
+        if let PermitResult::Held { held, .. } =
+            limiter.draw(now, &policy, &usage, 1, IfAwaited::Refuse)
+        {
             usage.in_use = (usage.in_use + 1).min(held);
         }
         limiter.sweep(now, &[1]);

@@ -22,11 +22,14 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+pub(super) mod draw;
+
+use self::draw::PermitDraws;
 use super::policy::Policy;
 use super::process_lease::{LeaseState, Phase, ProcessLease};
-use crate::lease::{Answer, Origin, Unit};
+use crate::lease::{Answer, DrawRequest, LeaseRequest, Origin, Unit};
 use crate::lease_client::{HeldLease, LeaseMessage};
-use crate::units::{Capacity, Instant};
+use crate::units::{Capacity, Instant, Tokens};
 
 /// Window in which use is measured.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -40,6 +43,15 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 const BATCH_MAX: u32 = 1000;
 /// The most workers whose shares are kept; Envoy has one per core.
 const SHARES_MAX: usize = 512;
+
+/// Says in a request that permits can be drawn: what is held of them is the lease.
+const PERMITS: DrawRequest = DrawRequest {
+    account: 1,
+    drawn: Tokens::ZERO,
+    holds: Tokens::ZERO,
+    needs: Tokens::ZERO,
+    first: Tokens::ZERO,
+};
 
 /// Permits of one process for one resource; plain data, see
 /// [`ScopeState::encode`](super::ScopeState::encode).
@@ -58,6 +70,7 @@ pub struct ConcurrencyLimiter {
     /// Wants of the window before.
     pub(super) last: u32,
     pub(super) last_attempt: Instant,
+    pub(super) draws: PermitDraws,
 }
 
 /// Permits of one worker.
@@ -67,6 +80,8 @@ pub(super) struct WorkerShare {
     pub(super) held: u32,
     /// The most it has used at once in this window.
     pub(super) peak: u32,
+    /// Requests that wait for a permit, and that the coordinator has not answered yet.
+    pub(super) waiting: u32,
     /// Time of the worker's last report.
     pub(super) seen: Instant,
 }
@@ -84,6 +99,17 @@ pub struct WorkerUsage {
     pub admitted: u32,
     /// Requests that were refused since then.
     pub refused: u32,
+}
+
+/// What becomes of a request for which the coordinator has to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfAwaited {
+    /// It is held until the answer.
+    Hold,
+    /// It cannot wait.
+    Refuse,
+    /// It goes on, whatever is decided: it counts as one that was held and got what it needs.
+    Admit,
 }
 
 /// Result of a draw of permits.
@@ -119,42 +145,53 @@ impl ConcurrencyLimiter {
             opened_at: now,
             last: 0,
             last_attempt: now,
+            draws: PermitDraws::default(),
         }
     }
 
     /// Gives a worker a permit, and some for later if there are enough.
     ///
-    /// With `may_hold`, a request is held while the first answer is awaited; otherwise the capacity
-    /// without a lease decides.
+    /// A request may be held while the first answer is awaited; otherwise the capacity without a lease
+    /// decides. One that [`IfAwaited::Admit`] lets go on may take a permit that was not lent.
     pub fn draw(
         &mut self,
         now: Instant,
         policy: &Policy,
         usage: &WorkerUsage,
         workers: u32,
-        may_hold: bool,
+        if_awaited: IfAwaited,
     ) -> PermitResult {
         self.lease.rouse(now, policy);
         let peak = usage.peak.max(usage.in_use.saturating_add(1));
         self.report(now, &WorkerUsage { peak, ..*usage });
         self.last_attempt = now.max(self.last_attempt);
         if let Phase::Pending { until } = self.lease.phase
-            && may_hold
+            && (if_awaited == IfAwaited::Hold || self.draws.offered)
         {
-            return PermitResult::Pending { until };
+            return self.await_permit(usage.worker, until, if_awaited);
         }
+        match self.give(now, policy, usage.worker, workers) {
+            PermitResult::Denied => self.draw_of_fleet(now, policy, usage.worker, if_awaited),
+            given => given,
+        }
+    }
+
+    /// Gives a worker permits that are free here.
+    fn give(&mut self, now: Instant, policy: &Policy, worker: u64, workers: u32) -> PermitResult {
         let limit = self.limit(now, policy);
         let free = limit.saturating_sub(self.held());
         let parts = workers.saturating_mul(4).max(1);
-        let spare = limit.checked_div(parts).unwrap_or(0).min(BATCH_MAX);
+        let spare = match self.draws.offered {
+            true => 0,
+            false => limit.checked_div(parts).unwrap_or(0).min(BATCH_MAX),
+        };
         let more = free.min(spare.max(1));
-        match self.share(usage.worker) {
+        match self.share(worker) {
             Some(share) if more > 0 => {
                 share.held = share.held.saturating_add(more);
-                PermitResult::Held {
-                    held: share.held,
-                    spare,
-                }
+                let held = share.held;
+                self.note_use(now, 0);
+                PermitResult::Held { held, spare }
             }
             _ => PermitResult::Denied,
         }
@@ -170,6 +207,10 @@ impl ConcurrencyLimiter {
         self.admitted = self.admitted.saturating_add(usage.admitted);
         self.refused = self.refused.saturating_add(usage.refused);
         self.set_share(now, usage);
+        self.note_use(now, usage.admitted);
+        if self.draws.offered {
+            return false;
+        }
         let reported = whole(self.lease.reported);
         let changed = self.wants().saturating_sub(reported) > reported / 10;
         changed && self.lease.may_hurry() && self.lease.hurry(now)
@@ -205,8 +246,18 @@ impl ConcurrencyLimiter {
             return LeaseMessage::Nothing;
         }
         self.roll(now);
-        let wants = Capacity::from_whole(self.wants().into());
-        self.lease.ask(now, policy, self.has(now), wants)
+        let wants = match self.draws.offered {
+            true => self.give_unused_back(),
+            false => self.wants(),
+        };
+        let wants = Capacity::from_whole(wants.into());
+        match self.lease.ask(now, policy, self.has(now), wants) {
+            LeaseMessage::Refresh(request) => LeaseMessage::Refresh(LeaseRequest {
+                draw: Some(PERMITS),
+                ..request
+            }),
+            message => message,
+        }
     }
 
     /// Applies the answer to the request of `sequence`. False if it was dropped.
@@ -228,6 +279,7 @@ impl ConcurrencyLimiter {
             {
                 self.lease.client.lease = Some(before);
             }
+            self.apply_draw(now, answer);
         }
         accepted
     }
@@ -246,6 +298,7 @@ impl ConcurrencyLimiter {
     /// Notes that the request of `sequence` failed.
     pub fn handle_failure(&mut self, now: Instant, sequence: u64, seed: u64) {
         self.lease.handle_failure(now, sequence, seed);
+        self.end_waits();
     }
 
     /// State of the lease at `now`.
@@ -366,6 +419,7 @@ impl ConcurrencyLimiter {
                     worker,
                     held: 0,
                     peak: 0,
+                    waiting: 0,
                     seen: Instant::ZERO,
                 };
                 self.shares.insert(place, share);

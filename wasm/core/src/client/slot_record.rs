@@ -10,6 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
+use super::concurrency_limiter::draw::PermitDraws;
 use super::concurrency_limiter::{ConcurrencyLimiter, WorkerShare};
 use super::demand_estimator::DemandEstimator;
 use super::draws::Draws;
@@ -126,10 +127,11 @@ records! {
         bucket, fresh, lease, demand, last_attempt, draws since 7 or Draws::default();
         unit: Unit::Requests
     }
-    WorkerShare { worker, held, peak, seen }
+    WorkerShare { worker, held, peak, waiting since 7 or 0, seen }
+    PermitDraws { offered, begun, most, ended, held_until, none_until }
     ConcurrencyLimiter {
         lease, gets since 5 or Capacity::UNLIMITED, admitted, refused, opened_at, last, last_attempt,
-        shares
+        draws since 7 or PermitDraws::default(), shares
     }
 }
 

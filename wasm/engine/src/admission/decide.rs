@@ -1,5 +1,7 @@
 //! Decision on a request from the state of all its buckets.
 
+use tollgate_core::client::IfAwaited;
+
 use super::draw::DrawResult;
 use super::{Admission, Request, Stage, Target};
 use crate::decision::{Decision, Shortfall};
@@ -159,8 +161,12 @@ impl Request {
         self.stage != Stage::Turn && rules.shape(target.rule).is_none()
     }
 
-    /// Returns whether the request may be held for a first lease of `target`.
-    pub(super) fn may_hold(&self, rules: &Rules, target: Target) -> bool {
-        self.stage == Stage::New && !rules.is_shadow(target.rule)
+    /// Returns what becomes of the request if the coordinator has to be asked for what it needs of `target`.
+    pub(super) fn if_awaited(&self, rules: &Rules, target: Target) -> IfAwaited {
+        match self.stage {
+            Stage::New if rules.is_shadow(target.rule) => IfAwaited::Admit,
+            Stage::New => IfAwaited::Hold,
+            _ => IfAwaited::Refuse,
+        }
     }
 }

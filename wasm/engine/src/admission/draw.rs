@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate_core::client::{self, BucketLevel, LeaseState, Policy, RateLimiter};
+use tollgate_core::client::{self, BucketLevel, IfAwaited, LeaseState, Policy, RateLimiter};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
 
@@ -32,7 +32,7 @@ pub(super) enum DrawResult {
 struct Draw {
     now: Instant,
     cost: Tokens,
-    may_hold: bool,
+    if_awaited: IfAwaited,
     /// Whether admitted requests are told how the bucket stands.
     reports: bool,
 }
@@ -140,7 +140,7 @@ impl Admission {
         let draw = Draw {
             now: process.host.now(),
             cost,
-            may_hold: request.may_hold(&process.rules, target),
+            if_awaited: request.if_awaited(&process.rules, target),
             reports: request.root.reports_limits,
         };
         if let Some(result) = self.cached_result(target, draw) {
@@ -174,7 +174,8 @@ impl Admission {
         if entry.cache.left() >= draw.cost {
             return Some(DrawResult::Ready);
         }
-        if draw.may_hold && entry.pending_until.is_some_and(|until| draw.now < until) {
+        let is_pending = entry.pending_until.is_some_and(|until| draw.now < until);
+        if draw.if_awaited == IfAwaited::Hold && is_pending {
             entry.short = entry.short.saturating_add(draw.cost);
             return Some(DrawResult::Pending);
         }
@@ -196,9 +197,10 @@ impl Admission {
         let changed = self.change_scope(process, target, now, |scope_state, policy| {
             let limiter = &mut scope_state.requests;
             limiter.count(now, attempts);
-            let result = match draw.may_hold {
-                true => limiter.draw(now, policy, tokens, workers),
-                false => limiter.draw_at_once(now, policy, tokens, workers),
+            let result = match draw.if_awaited {
+                IfAwaited::Hold => limiter.draw(now, policy, tokens, workers),
+                IfAwaited::Refuse => limiter.draw_at_once(now, policy, tokens, workers),
+                IfAwaited::Admit => limiter.draw_on_credit(now, policy, tokens, workers),
             };
             Reading::new(limiter, now, policy, result)
         })?;
@@ -221,7 +223,7 @@ impl Admission {
                 // go back one day.
                 self.enqueue(target);
                 // The request is not held, but the first lease is still to be asked for at once.
-                if changed.due_changed && !draw.may_hold {
+                if changed.due_changed && draw.if_awaited != IfAwaited::Hold {
                     self.ask_soon(target, changed.slot);
                 }
                 Ok(DrawResult::Ready)

@@ -214,7 +214,7 @@ impl Admission {
         };
         let state = match slots.look(&process.host, scope.slot) {
             Ok(Some((_, scope_state))) => match &scope_state.concurrency {
-                Some(limiter) if limiter.state(now) == LeaseState::Pending => LeaseState::Pending,
+                Some(limiter) if limiter.is_awaited(now) => LeaseState::Pending,
                 _ if scope_state.requests.is_awaited(now) => LeaseState::Pending,
                 _ => scope_state.requests.state(now),
             },

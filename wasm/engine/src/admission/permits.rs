@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate_core::client::{LeaseState, PermitResult};
+use tollgate_core::client::{IfAwaited, LeaseState, PermitResult};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Tokens};
 
@@ -134,10 +134,10 @@ impl Admission {
             return Ok(DrawResult::Denied(denial));
         }
         let (usage, workers) = (permits.usage(me), process.table.worker_count());
-        let may_hold = request.may_hold(&process.rules, target);
+        let if_awaited = request.if_awaited(&process.rules, target);
         let changed = self.change_scope(process, target, now, |scope_state, policy| {
             let limiter = scope_state.concurrency.as_mut()?;
-            let permits = limiter.draw(now, policy, &usage, workers, may_hold);
+            let permits = limiter.draw(now, policy, &usage, workers, if_awaited);
             Some(PermitReading {
                 permits,
                 limit: limit_told(limiter.capacity(), || {
@@ -147,10 +147,18 @@ impl Admission {
                 has_silent: permits == PermitResult::Denied && limiter.has_silent(now, me),
             })
         })?;
-        let Changed { result, slot, .. } = changed;
+        let Changed {
+            result,
+            slot,
+            due_changed,
+        } = changed;
         let Some(reading) = result else {
             return Ok(DrawResult::Ready);
         };
+        if due_changed && if_awaited != IfAwaited::Hold {
+            // The request is not held, but the permit is still to be asked for at once.
+            self.ask_soon(target, slot);
+        }
         if reading.has_silent {
             // They are missed now, and not only when the use of permits is reported.
             process.table.note_dirty(slot);
@@ -203,11 +211,16 @@ impl Admission {
         let Some(usage) = self.permits(target).map(|permits| permits.usage(me)) else {
             return Ok(());
         };
-        self.change_scope(process, target, now, |scope_state, _| {
+        let changed = self.change_scope(process, target, now, |scope_state, _| {
             if let Some(limiter) = &mut scope_state.concurrency {
                 limiter.report(now, &usage);
             }
+            scope_state.due()
         })?;
+        // Others may wait for the permits that are given back.
+        if changed.due_changed && changed.result.is_some_and(|due| due <= now) {
+            self.ask_soon(target, changed.slot);
+        }
         if let Some(permits) = self.permits(target) {
             permits.settled(permits.in_use);
         }

@@ -73,7 +73,9 @@ pub struct UnitRequest {
     pub draw: ::core::option::Option<Draw>,
 }
 /// Draw of a client from the bucket of the whole fleet: tokens that no client has. Tokens are counted in
-/// millionths. The numbers that only grow are of one incarnation and one resource.
+/// millionths. The numbers that only grow are of one incarnation and one resource. Of requests in flight
+/// there are none but `account`: the draw says that the client tells what ends, and asks for what it
+/// lacks, at once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Draw {
     /// `granted` of the last answer that the client has applied.
@@ -199,7 +201,8 @@ pub struct UnitResponse {
     pub draw: ::core::option::Option<DrawResponse>,
 }
 /// Tokens that a client has of the bucket of the whole fleet. They are its own until its lease ends; its
-/// lease may be one of nothing. Tokens are counted in millionths.
+/// lease may be one of nothing. Tokens are counted in millionths. Of requests in flight all are zero: the
+/// response says that the lease is of what the client has in flight and no more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DrawResponse {
     /// All that were ever granted to this account of the client. What is more than in the last answer that

@@ -245,9 +245,10 @@ impl<'a> ClientView<'a> {
         self.rate().and_then(RateLimiter::drawn)
     }
 
-    /// Returns whether it has no lease of its own, because it draws each token.
+    /// Returns whether it draws each token or permit, and has no lease beyond these.
     pub fn only_draws(&self) -> bool {
-        self.drawn().is_some() && self.has() == Capacity::ZERO
+        let draws_tokens = self.drawn().is_some() && self.has() == Capacity::ZERO;
+        draws_tokens || self.limiter().is_some_and(ConcurrencyLimiter::is_drawn)
     }
 
     /// Returns whether permits of a worker that has trapped may be missing.

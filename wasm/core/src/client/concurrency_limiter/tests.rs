@@ -28,7 +28,8 @@ impl Process {
 
     fn draw(&mut self, worker: u64, in_use: u32) -> PermitResult {
         let usage = usage(worker, in_use);
-        self.limiter.draw(self.now, &self.policy, &usage, 2, true)
+        self.limiter
+            .draw(self.now, &self.policy, &usage, 2, IfAwaited::Hold)
     }
 
     fn say(&mut self, worker: u64, in_use: u32, admitted: u32, refused: u32) -> bool {
@@ -56,7 +57,7 @@ impl Process {
         let answer = Answer {
             lease: Some(LeaseTerms {
                 capacity: gets,
-                burst: crate::units::Tokens::ONE,
+                burst: Tokens::ONE,
                 duration: Duration::from_secs(10),
                 fingerprint: 1,
             }),
@@ -122,7 +123,7 @@ fn whom_nobody_can_hold_has_the_safe_capacity_while_cold() {
     let mut in_flight = 0;
     while let PermitResult::Held { held, spare } =
         p.limiter
-            .draw(p.now, &policy, &usage(1, in_flight), 1, false)
+            .draw(p.now, &policy, &usage(1, in_flight), 1, IfAwaited::Refuse)
     {
         assert!(held <= in_flight + spare.max(1), "{held} of {in_flight}");
         in_flight = held;
@@ -220,7 +221,8 @@ fn what_was_never_lent_is_not_claimed() {
     // In flight while there was no lease, or of a rule that only pretends.
     let mut p = Process::new();
     let policy = p.policy.clone();
-    p.limiter.draw(p.now, &policy, &usage(1, 9), 1, false);
+    p.limiter
+        .draw(p.now, &policy, &usage(1, 9), 1, IfAwaited::Refuse);
     p.say(1, 10, 10, 0);
     let request = p.ask();
     p.answer(request.sequence, Capacity::from_whole(4));
@@ -422,3 +424,5 @@ fn without_a_lease_no_more_are_in_flight_than_the_limit() {
         assert_eq!(p.limiter.limit(p.now, &p.policy), want, "{no_lease:?}");
     }
 }
+
+mod draws;

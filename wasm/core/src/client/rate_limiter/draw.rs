@@ -49,12 +49,13 @@ impl RateLimiter {
     }
 
     /// Has the coordinator asked for the tokens of a request, unless it is known that there are none. The
-    /// request may wait until [`Draws::held_until`](super::Draws::held_until).
+    /// request may wait until [`Draws::held_until`](super::Draws::held_until), or goes on and owes them.
     pub(super) fn draw_of_fleet(
         &mut self,
         now: Instant,
         policy: &Policy,
         need: Tokens,
+        on_credit: bool,
     ) -> DrawResult {
         let burst = self.whole_burst();
         if need > burst {
@@ -66,6 +67,10 @@ impl RateLimiter {
             return DrawResult::Denied {
                 retry_at: owed_for.map(|time| next.saturating_add(time)),
             };
+        }
+        if on_credit && level >= micros(need) {
+            self.owe_fleet(now, policy, need);
+            return DrawResult::Tokens(need);
         }
         self.need(now, policy, need);
         self.draw_soon(now);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::client::{Policy, WorkerUsage};
+use crate::client::{IfAwaited, Policy, WorkerUsage};
 use core::time::Duration;
 use proptest::prelude::*;
 
@@ -87,7 +87,7 @@ fn exercise(bytes: &[u8]) {
                 admitted: u32::MAX,
                 refused: u32::MAX,
             };
-            concurrency.draw(now, &policy, &usage, u32::MAX, false);
+            concurrency.draw(now, &policy, &usage, u32::MAX, IfAwaited::Refuse);
             concurrency.sweep(now, &[]);
         }
         scope_state.ask(now, &policy);
@@ -112,10 +112,16 @@ fn encoded_without_draws(scope_state: &mut ScopeState) -> Vec<u8> {
         granted: Tokens::from_micros(0x0102_0304_0506_0708),
         ..Draws::default()
     };
-    set_draws(scope_state, &mark);
+    let permits = PermitDraws {
+        begun: 0x0102_0304,
+        most: 0x0506_0708,
+        ..PermitDraws::default()
+    };
+    let waiting = 0x1a2b_3c4d_u32;
+    set_draws(scope_state, &mark, &permits, waiting);
     let bytes = encoded(scope_state);
-    set_draws(scope_state, &Draws::default());
-    without(bytes, &mark)
+    set_draws(scope_state, &Draws::default(), &PermitDraws::default(), 0);
+    without(without(without(bytes, &mark), &permits), &waiting)
 }
 
 /// The record of `scope_state`, without bursts and what buckets lack, as it was before version 6.
@@ -138,11 +144,18 @@ fn without(mut bytes: Vec<u8>, mark: &impl Field) -> Vec<u8> {
     bytes
 }
 
-fn set_draws(scope_state: &mut ScopeState, draws: &Draws) {
+fn set_draws(scope_state: &mut ScopeState, draws: &Draws, permits: &PermitDraws, waiting: u32) {
     for unit in Unit::ALL {
         if let Some(limiter) = scope_state.rate_mut(unit) {
             limiter.draws = draws.clone();
         }
+    }
+    if let Some(limiter) = &mut scope_state.concurrency {
+        limiter.draws = permits.clone();
+        limiter
+            .shares
+            .iter_mut()
+            .for_each(|share| share.waiting = waiting);
     }
 }
 
@@ -300,7 +313,7 @@ proptest! {
                 4 => scope_state.set_terms(now, &policy, &Unit::ALL[..(n % 5) as usize], None),
                 5 => if let Some(concurrency) = &mut scope_state.concurrency {
                     let usage = WorkerUsage { worker: n, in_use: n as u32, ..WorkerUsage::default() };
-                    concurrency.draw(now, &policy, &usage, 2, false);
+                    concurrency.draw(now, &policy, &usage, 2, IfAwaited::Refuse);
                 },
                 _ => if let Some(concurrency) = &mut scope_state.concurrency {
                     concurrency.sweep(now, &[n]);

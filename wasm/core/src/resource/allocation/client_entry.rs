@@ -115,6 +115,11 @@ impl ClientEntry {
         Ok(())
     }
 
+    /// Whether the client can draw.
+    pub(super) fn can_draw(&self) -> bool {
+        self.draws != ClientDraws::default()
+    }
+
     /// Whether it has a lease from before `at` and has not asked since.
     pub(in crate::resource) fn is_from_before(&self, at: Instant) -> bool {
         self.granted_at <= at && self.has() > Capacity::ZERO

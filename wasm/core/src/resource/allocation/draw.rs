@@ -16,8 +16,8 @@ const DRAWN_BELOW: Capacity = Capacity::from_whole(20);
 /// while another starves.
 const DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(12);
 
-/// Capacity for each client from which clients that draw are leased it again.
-const LEASED_FROM_EACH: Capacity = Capacity::from_whole(18);
+/// The same of permits: these are returned and drawn at intervals, however many requests there are.
+const PERMITS_DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(100);
 
 /// Capacity of a limit from which clients have leases of it, however many they are: a call for each
 /// request would cost more than what a bucket that is split loses.
@@ -55,9 +55,13 @@ impl Allocation {
     /// Whether there may be a bucket of the whole fleet. Not in a pool, nor of what is borrowed, where a
     /// draw would have to be charged twice.
     fn may_be_drawn(&self) -> bool {
-        self.unit == Unit::Requests
+        let is_small = match self.unit {
+            Unit::Requests => self.limit.capacity < LEASED_FROM,
+            Unit::Concurrency => !self.limit.capacity.is_unlimited(),
+            Unit::RequestBytes | Unit::ResponseBytes => false,
+        };
+        is_small
             && self.limit.algorithm == Algorithm::FairShare
-            && self.limit.capacity < LEASED_FROM
             && self.limit.capacity > Capacity::ZERO
             && self.pool.is_none()
             && self.lendable.is_none()
@@ -66,17 +70,26 @@ impl Allocation {
     /// Decides whether the clients that are there now draw, or have leases.
     fn decide_draws(&mut self, may: bool) {
         let each = self.limit.capacity.divided_by(self.shares.subclients());
-        let least = match self.is_drawn {
-            true => LEASED_FROM_EACH,
+        let drawn_below = match self.unit.is_concurrency() {
+            true => PERMITS_DRAWN_BELOW_EACH,
             false => DRAWN_BELOW_EACH,
+        };
+        // Clients that draw are leased it again from half as much more on.
+        let least = match self.is_drawn {
+            true => drawn_below.saturating_add(drawn_below.divided_by(2)),
+            false => drawn_below,
         };
         self.is_drawn = may && (self.limit.capacity < DRAWN_BELOW || each < least);
     }
 
-    /// Whether the client of `entry` draws, or will from its next request on.
+    /// Whether the client of `entry` draws tokens, or will from its next request on.
     pub(super) fn is_to_draw(&self, entry: &ClientEntry) -> bool {
-        let can_draw = entry.draws != ClientDraws::default();
-        entry.draws.is_offered || (self.is_drawn && can_draw)
+        entry.draws.is_offered || (self.is_drawn && entry.can_draw() && !self.unit.is_concurrency())
+    }
+
+    /// Whether the client of `entry` draws each permit: it has a lease of those in use, and no more.
+    pub(super) fn draws_permits(&self, entry: &ClientEntry) -> bool {
+        self.is_drawn && entry.can_draw() && self.unit.is_concurrency()
     }
 
     /// Whether tokens are lacking that clients have drawn.
@@ -99,6 +112,10 @@ impl Allocation {
             entry.draws.is_offered = false;
             return;
         };
+        if self.unit.is_concurrency() {
+            entry.draws.account = request.account;
+            return;
+        }
         if may && self.fleet.is_none() {
             self.fleet = Some(FleetBucket::full(now, self.limit.burst));
         }
@@ -112,13 +129,16 @@ impl Allocation {
     }
 
     /// Grants the tokens that a client needs, as far as they are there; without a `request`, which was
-    /// answered before, none.
+    /// answered before, none. Permits are leased, and the answer says that each is to be drawn.
     pub(super) fn draw(
         &mut self,
         now: Instant,
         entry: &mut ClientEntry,
         request: Option<&DrawRequest>,
     ) -> Option<DrawAnswer> {
+        if self.draws_permits(entry) && now >= self.learning_until {
+            return Some(DrawAnswer::default());
+        }
         if !entry.draws.is_offered {
             return None;
         }

@@ -136,9 +136,12 @@ impl Allocation {
     /// Capacity that the client would get now, if it uses so much.
     pub(super) fn reach(&self, entry: &ClientEntry, used: Capacity) -> Reach {
         let free = self.free(entry.has());
-        let (entitled, headroom) = match self.is_to_draw(entry) {
-            true => (Capacity::ZERO, Capacity::ZERO),
-            false => (self.entitled(entry), self.headroom(entry)),
+        let (entitled, headroom) = if self.is_to_draw(entry) {
+            (Capacity::ZERO, Capacity::ZERO)
+        } else if self.draws_permits(entry) {
+            (self.entitled(entry), Capacity::ZERO)
+        } else {
+            (self.entitled(entry), self.headroom(entry))
         };
         let wanted = entitled.saturating_add(headroom);
         // A client that has nothing is let into the reserve; the others keep their part of the share.

@@ -108,7 +108,8 @@ impl Allocation {
         // Others have given back what it waits for. That it wants still more may not hurry it.
         let grows = self.would_grow(entry, wanted);
         let learned = now >= self.learning_until && !self.is_pending() && !entry.granted_pending;
-        let answer = if twice || (early && learned && !grows) {
+        let waits = early && learned && !grows && !self.draws_permits(entry);
+        let answer = if twice || waits {
             // With the wants of this request and the lease of the answer before.
             entry.note_throttled(now);
             self.repeat(now, entry)

@@ -45,8 +45,27 @@ fn a_count_of_requests_in_flight_stands_beside_permits() {
     );
     // Twice as many come as there is room for.
     assert!(limit.ideal * 4 < limit.asked * 3, "{limit:?}");
-    let several = play(5, 4.0, (Unit::Concurrency, 5));
-    assert!(several.of_ideal.unwrap() < 0.95, "{several:?}");
+}
+
+/// Requests of half a second each, through each Envoy.
+#[test]
+fn a_permit_is_wherever_it_is_needed() {
+    for (envoys, max, rate) in [
+        (2, 3, 12.0),
+        (5, 3, 12.0),
+        (5, 20, 12.0),
+        (40, 5, 12.0),
+        (40, 20, 12.0),
+        (5, 100, 160.0),
+        (40, 200, 320.0),
+    ] {
+        let limit = play(envoys, rate / f64::from(envoys), (Unit::Concurrency, max));
+        assert_eq!(limit.beyond, 0.0, "{envoys} Envoys: {limit:?}");
+        assert!(
+            limit.of_ideal.unwrap() >= 0.99,
+            "{envoys} Envoys: {limit:?}"
+        );
+    }
 }
 
 #[test]

@@ -64,6 +64,28 @@ fn what_is_owed_is_drawn_before_anything_passes() {
 }
 
 #[test]
+fn a_request_in_shadow_counts_as_one_that_was_held() {
+    let mut p = Process::drawing();
+    let (mut passed, mut drawn) = (0, 1);
+    for request in 1..=50 {
+        let policy = p.policy.clone();
+        let now = p.after(50).now;
+        p.limiter.count(now, 1);
+        let draw = p.limiter.draw_on_credit(now, &policy, Tokens::ONE, 2);
+        passed += u64::from(draw == DrawResult::Tokens(Tokens::ONE));
+        // The fleet earns one for each second request.
+        if let LeaseMessage::Refresh(asked) = p.message() {
+            let needs = asked.draw.unwrap().needs.as_micros() / Tokens::ONE.as_micros();
+            let earned = 1 + request / 2 - drawn;
+            drawn += needs.min(earned);
+            let next = (needs > earned).then_some(Duration::from_millis(50));
+            assert!(p.answer(asked.sequence, 1, &granted(drawn, next)));
+        }
+    }
+    assert!((23..=26).contains(&passed), "{passed} of 25");
+}
+
+#[test]
 fn tokens_that_are_left_pay_first_and_those_that_return_too() {
     let mut p = Process::drawing();
     p.attempt(3);

@@ -1,0 +1,150 @@
+//! Permits of small limits, each of which is drawn.
+
+use super::*;
+use crate::lease::DrawAnswer;
+
+impl Process {
+    /// Answers that each permit is drawn, and that it gets so many; after `soon` it is to ask again.
+    fn answer_draw(&mut self, sequence: u64, gets: u64, soon: Duration) {
+        let answer = Answer {
+            lease: Some(LeaseTerms {
+                capacity: Capacity::from_whole(gets),
+                burst: Tokens::ONE,
+                duration: Duration::from_secs(10),
+                fingerprint: 1,
+            }),
+            refresh_interval: soon,
+            safe: Some(Capacity::from_whole(3)),
+            capacity: Capacity::from_whole(5),
+            burst: None,
+            draw: Some(DrawAnswer::default()),
+        };
+        let origin = Origin::alone(Epoch(1));
+        assert!(
+            self.limiter
+                .handle_answer(self.now, sequence, origin, &answer)
+        );
+    }
+
+    /// One worker has `held` in flight, and each permit is drawn.
+    fn drawing(held: u32) -> Self {
+        let mut process = Self::new();
+        process.draw(1, 0);
+        let request = process.ask();
+        process.answer_draw(request.sequence, held.into(), Duration::from_secs(1));
+        for in_use in 0..held {
+            process.draw(1, in_use);
+        }
+        process.say(1, held, 1, 0);
+        process.after(500);
+        process
+    }
+
+    fn unheld(&mut self, in_use: u32, if_awaited: IfAwaited) -> PermitResult {
+        let usage = usage(1, in_use);
+        self.limiter
+            .draw(self.now, &self.policy, &usage, 2, if_awaited)
+    }
+
+    /// What it says that it has, and wants.
+    fn has_and_wants(&mut self) -> (Capacity, Capacity) {
+        let request = self.ask();
+        assert!(request.draw.is_some());
+        (request.has, request.demand.wants())
+    }
+}
+
+fn whole(has: u64, wants: u64) -> (Capacity, Capacity) {
+    (Capacity::from_whole(has), Capacity::from_whole(wants))
+}
+
+#[test]
+fn a_permit_that_is_lacking_is_asked_for_at_once() {
+    let mut p = Process::drawing(2);
+    let until = p.now.saturating_add(p.policy.first_lease_wait);
+    assert_eq!(p.draw(1, 2), PermitResult::Pending { until });
+    assert_eq!(p.draw(2, 0), PermitResult::Pending { until });
+    assert!(p.limiter.is_awaited(p.now));
+    assert_eq!(p.has_and_wants(), whole(2, 4));
+}
+
+#[test]
+fn what_has_ended_is_given_back_soon_and_not_used_meanwhile() {
+    let mut p = Process::drawing(2);
+    p.say(1, 1, 0, 0);
+    assert_eq!(p.has_and_wants(), whole(1, 1));
+    // The coordinator may have lent it to another client.
+    assert!(matches!(p.draw(1, 1), PermitResult::Pending { .. }));
+}
+
+#[test]
+fn permits_stay_where_requests_begin_all_the_time() {
+    let mut p = Process::drawing(3);
+    p.say(1, 3, 1, 0);
+    p.say(1, 1, 0, 0);
+    assert_eq!(p.has_and_wants(), whole(3, 3));
+    // And go when none does.
+    p.answer_draw(p.limiter.lease.client.sequence, 3, Duration::from_secs(1));
+    p.after(20).say(1, 1, 0, 0);
+    assert_eq!(p.has_and_wants(), whole(1, 1));
+}
+
+#[test]
+fn one_that_has_its_share_is_refused_at_once_and_does_not_ask_at_once_again() {
+    let mut p = Process::drawing(1);
+    p.draw(1, 1);
+    let sequence = p.ask().sequence;
+    p.answer_draw(sequence, 1, Duration::from_secs(1));
+    assert_eq!(p.draw(1, 1), PermitResult::Denied);
+    assert_eq!(p.message(), LeaseMessage::Nothing);
+    p.after(20);
+    assert!(matches!(p.draw(1, 1), PermitResult::Pending { .. }));
+}
+
+#[test]
+fn one_that_lacks_its_share_is_held_until_others_give_back() {
+    let mut p = Process::drawing(1);
+    p.draw(1, 1);
+    let sequence = p.ask().sequence;
+    p.answer_draw(sequence, 1, Duration::from_millis(100));
+    assert!(matches!(p.draw(1, 1), PermitResult::Pending { .. }));
+    assert_eq!(p.message(), LeaseMessage::Nothing);
+    p.after(100);
+    assert_eq!(p.has_and_wants(), whole(1, 2));
+}
+
+#[test]
+fn one_without_anything_in_flight_uses_no_safe_capacity() {
+    let mut p = Process::drawing(1);
+    p.say(1, 0, 0, 0);
+    assert!(matches!(p.message(), LeaseMessage::Release { .. }));
+    assert_eq!(p.unheld(0, IfAwaited::Refuse), PermitResult::Denied);
+    assert_eq!(p.has_and_wants(), whole(0, 1));
+    // Nobody answers.
+    p.after(300);
+    assert!(matches!(
+        p.unheld(0, IfAwaited::Refuse),
+        PermitResult::Held { .. }
+    ));
+}
+
+#[test]
+fn a_request_in_shadow_takes_a_permit_that_nobody_has_lent_once() {
+    let mut p = Process::drawing(1);
+    assert_eq!(
+        p.unheld(1, IfAwaited::Admit),
+        PermitResult::Held { held: 2, spare: 0 }
+    );
+    let request = p.ask();
+    assert_eq!((request.has, request.demand.wants()), whole(1, 2));
+    p.answer_draw(request.sequence, 1, Duration::from_secs(1));
+    assert_eq!(p.unheld(2, IfAwaited::Admit), PermitResult::Denied);
+}
+
+#[test]
+fn nobody_waits_where_nobody_may() {
+    let mut p = Process::drawing(1);
+    p.policy.first_lease_wait = Duration::ZERO;
+    assert_eq!(p.draw(1, 1), PermitResult::Denied);
+    assert_eq!(p.has_and_wants(), whole(1, 2));
+}
