@@ -9,8 +9,9 @@ use tollgate_tests::connection::get_once;
 use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::envoy::Envoy;
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant};
+use tollgate_tests::wait;
 
-use crate::test_context::{TestContext, run_test};
+use crate::test_context::{TestContext, run_test, s};
 
 /// Of ten and a hundred an hour nothing is earned during the test.
 const LIMITS: &str = "limits:
@@ -34,6 +35,13 @@ async fn any_envoys(test: &TestContext) -> Result<()> {
     let mut envoys = three_envoys(test, &coordinator).await?;
     let hundred = admitted(&envoys, "hundred", 130).await?;
     ensure!(hundred == 100, "{hundred} of 100 in turn");
+    let seen = wait::until("what was refused to be seen", s(10.0), async || {
+        let leases = coordinator.leases("tenant/hundred").await?;
+        let traffic = leases.map(|leases| leases.traffic);
+        ensure!(traffic == Some((130, 30)), "{traffic:?}");
+        Ok(())
+    });
+    seen.await?;
     let minute = admitted(&envoys, "minute", 13).await?;
     ensure!(minute == 10, "{minute} of 10 a minute");
     let four = admitted(&envoys, "ten", 4).await?;

@@ -41,6 +41,8 @@ pub struct ScopeLeases {
     pub learning: bool,
     /// Leases by client.
     pub clients: Vec<ClientLease>,
+    /// What clients have reported: all that they were asked for, and the part that they refused.
+    pub traffic: (u64, u64),
 }
 
 /// Lease of one client; rates are per second.
@@ -276,6 +278,10 @@ impl ScopeLeases {
             capacity,
             learning: requests["learning_ms"].as_u64()? > 0,
             clients: clients.collect::<Option<_>>()?,
+            traffic: (
+                requests["traffic"]["attempts"].as_u64()?,
+                requests["traffic"]["refused"].as_u64()?,
+            ),
         })
     }
 }

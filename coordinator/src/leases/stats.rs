@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 use crate::catalog::{Catalog, GroupKind, OverrideKind};
 use crate::leases::driver::DriverError;
 use crate::leases::shards::Shards;
-use crate::leases::view::{tokens, units, waiting};
+use crate::leases::view::{TrafficView, tokens, units, waiting};
 
 mod metrics;
 mod rank;
@@ -107,6 +107,14 @@ pub struct ResourceStats {
     #[serde(rename = "sum_wants")]
     #[schema(minimum = 0)]
     pub wants: f64,
+    /// What clients were asked for lately, a second.
+    #[serde(default)]
+    #[schema(minimum = 0)]
+    pub attempts_per_second: f64,
+    /// The part of that which they refused.
+    #[serde(default)]
+    #[schema(minimum = 0)]
+    pub refused_per_second: f64,
 }
 
 // === impl NamedScopes ===
@@ -195,6 +203,7 @@ impl ResourceStats {
         let learning = resource.learning_until().saturating_since(now) > Duration::ZERO;
         let limited = !resource.capacity().is_unlimited();
         let of_limited = |amount: f64| if limited { amount } else { 0.0 };
+        let traffic = TrafficView::of(now, resource.traffic());
         Self {
             resources: 1,
             clients: resource.client_count(),
@@ -204,6 +213,8 @@ impl ResourceStats {
             has: of_limited(units(resource.sum_has())),
             wants: units(resource.sum_wants()),
             unlimited: usize::from(at_most.is_unlimited()),
+            attempts_per_second: traffic.attempts_per_second,
+            refused_per_second: traffic.refused_per_second,
         }
     }
 
@@ -230,6 +241,8 @@ impl ResourceStats {
         self.has += more.has;
         self.wants += more.wants;
         self.unlimited += more.unlimited;
+        self.attempts_per_second += more.attempts_per_second;
+        self.refused_per_second += more.refused_per_second;
     }
 }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::lease_server::{BindingLimit, LeaseServer, LimitOwner};
 use tollgate_core::resource::{ClientRecord, Resource};
+use tollgate_core::traffic::{Counts, Traffic};
 use tollgate_core::units::{Capacity, Instant, MICRO, Tokens};
 use utoipa::ToSchema;
 
@@ -69,6 +70,24 @@ pub struct UnitSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub bucket: Option<BucketView>,
+    /// What clients are asked for, and refuse; nothing from clients that do not report it.
+    #[serde(default)]
+    pub traffic: TrafficView,
+}
+
+/// Traffic of a resource, as its clients report it with each refresh: in tokens, or requests in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, ToSchema)]
+pub struct TrafficView {
+    /// Those that were asked for, admitted or not, of the last ten to twenty seconds.
+    #[schema(minimum = 0)]
+    pub attempts_per_second: f64,
+    /// Those of them that were refused.
+    #[schema(minimum = 0)]
+    pub refused_per_second: f64,
+    /// All that were asked for since the resource is known to this node.
+    pub attempts: u64,
+    /// Those of them that were refused.
+    pub refused: u64,
 }
 
 /// Bucket of the whole fleet, in tokens.
@@ -244,6 +263,20 @@ impl UnitSummary {
             client_count: resource.client_count(),
             limited_by: node.binding_limit(id).map(LimitedBy::from),
             bucket: BucketView::find(now, resource),
+            traffic: TrafficView::of(now, resource.traffic()),
+        }
+    }
+
+    /// What clients have: their leases, or what passes of a limit that is drawn.
+    pub fn in_use(&self) -> Amount {
+        let TrafficView {
+            attempts_per_second,
+            refused_per_second,
+            ..
+        } = self.traffic;
+        match self.bucket {
+            Some(_) => Amount::Number(attempts_per_second - refused_per_second),
+            None => self.sum_has,
         }
     }
 
@@ -251,6 +284,23 @@ impl UnitSummary {
     pub fn at_most(&self) -> Amount {
         let limited_by = self.limited_by.as_ref();
         limited_by.map_or(self.capacity, |limited_by| limited_by.at_most)
+    }
+}
+
+// === impl TrafficView ===
+
+impl TrafficView {
+    pub(crate) fn of(now: Instant, traffic: &Traffic) -> Self {
+        let (recent, time) = traffic.recent(now);
+        // Of a shorter time a single request would be a high rate.
+        let secs = time.as_secs_f64().max(1.0);
+        let Counts { attempts, refused } = traffic.all();
+        Self {
+            attempts_per_second: recent.attempts as f64 / secs,
+            refused_per_second: recent.refused as f64 / secs,
+            attempts,
+            refused,
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use core::time::Duration;
 
+use crate::traffic::Counts;
 use crate::units::{Capacity, Tokens};
 
 mod demand;
@@ -52,6 +53,17 @@ pub struct LeaseRequest {
     pub demand: Demand,
     /// Tokens of the fleet's bucket that it draws; none if the client cannot draw.
     pub draw: Option<DrawRequest>,
+    /// What it was asked for since its last request that was answered.
+    pub tally: Tally,
+}
+
+/// Counts of a client since an earlier request of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Sequence of that request, the last that was answered; 0 if none was.
+    pub since: u64,
+    /// What it was asked for since then.
+    pub counts: Counts,
 }
 
 /// Draw of a client from the bucket of the whole fleet. Cumulative numbers are of this run of the
@@ -189,6 +201,7 @@ impl LeaseRequest {
             claim: Claim::Lease,
             demand: Demand::of(wants),
             draw: None,
+            tally: Tally::default(),
         }
     }
 }

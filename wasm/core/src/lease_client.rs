@@ -10,6 +10,7 @@ use core::time::Duration;
 use crate::cluster::ShardId;
 use crate::early::EarlyRate;
 use crate::lease::{Answer, Claim, Demand, EpochError, LeaseRequest, Origin};
+use crate::traffic::{Counts, OpenTally};
 use crate::units::{Capacity, Instant, Tokens};
 
 mod backoff;
@@ -60,6 +61,8 @@ pub struct LeaseClient {
     pub(crate) due: Option<Instant>,
     /// Failed requests in a row.
     pub(crate) failures: u8,
+    /// What its owner was asked for.
+    pub(crate) tally: OpenTally,
 }
 
 /// Lease as its client counts it.
@@ -167,6 +170,11 @@ impl LeaseClient {
         self.due = Some(self.due.map_or(now, |due| due.min(now)));
     }
 
+    /// Counts what was asked for, to be reported with the next request.
+    pub(crate) fn count(&mut self, attempts: u64, refused: u64) {
+        self.tally.counts.add(Counts { attempts, refused });
+    }
+
     /// Makes the request of `sequence`, which must be sent. Without an answer after `call_timeout` it
     /// counts as lost.
     pub fn request(
@@ -188,6 +196,7 @@ impl LeaseClient {
             claim: Claim::Lease,
             demand,
             draw: None,
+            tally: self.tally.report(),
         }
     }
 
@@ -277,6 +286,7 @@ impl LeaseClient {
     pub(crate) fn apply(&mut self, now: Instant, origin: Origin, answer: &Answer) {
         let sent_at = self.asked_at.take().unwrap_or(now);
         self.failures = 0;
+        self.tally.settle(self.sequence);
         self.origin = origin;
         self.learn(answer);
         let interval = answer.refresh_interval.clamp(INTERVAL_FLOOR, INTERVAL_MAX);

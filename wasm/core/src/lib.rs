@@ -39,5 +39,6 @@ pub mod resource;
 mod round;
 pub mod share;
 pub mod token_cache;
+pub mod traffic;
 pub mod tree;
 pub mod units;

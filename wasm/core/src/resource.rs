@@ -43,6 +43,7 @@ use crate::lease::{Answer, ClientId, ClientRun, Epoch, LeaseRequest, Run, Unit};
 use crate::limit::Limit;
 use crate::pool::PoolLink;
 use crate::round::Round;
+use crate::traffic::Traffic;
 use crate::units::{Capacity, Instant, Tokens};
 
 /// Resource with its clients and sums; see the module.
@@ -289,6 +290,11 @@ impl Resource {
     /// All tokens that clients have drawn of the fleet's bucket since the resource is known here.
     pub fn drawn(&self) -> Tokens {
         self.allocation.drawn
+    }
+
+    /// What clients are asked for, and refuse.
+    pub fn traffic(&self) -> &Traffic {
+        &self.allocation.traffic
     }
 
     /// Tokens that clients have drawn of the fleet's bucket and may not have spent.

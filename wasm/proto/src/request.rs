@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use tollgate_core::lease::{
     Band, Claim, ClientId, ClientRun, Demand, DrawRequest, Epoch, IdError, LeaseRequest, Priority,
-    ResourceId, Run, Unit,
+    ResourceId, Run, Tally, Unit,
 };
 pub use tollgate_core::message::{Refresh, Release, SCOPES_MAX, ScopeRefresh};
+use tollgate_core::traffic::Counts;
 use tollgate_core::units::{Capacity, Tokens};
 
 use crate::field::{FieldError, Rule};
@@ -91,6 +92,7 @@ impl From<&(Unit, LeaseRequest)> for v1::UnitRequest {
             has_fingerprint: ask.fingerprint,
             has_claim: from_claim(ask.claim),
             draw: ask.draw.map(Into::into),
+            tally: (ask.tally.counts != Counts::default()).then(|| ask.tally.into()),
             ..Self::default()
         };
         match ask.demand.bands() {
@@ -119,7 +121,32 @@ impl TryFrom<&v1::UnitRequest> for LeaseRequest {
             claim: to_claim(message.has_claim),
             demand: demand(message)?,
             draw: message.draw.map(Into::into),
+            tally: message.tally.map(Into::into).unwrap_or_default(),
         })
+    }
+}
+
+// === impl Tally ===
+
+impl From<Tally> for v1::Tally {
+    fn from(tally: Tally) -> Self {
+        Self {
+            since: tally.since,
+            attempts: tally.counts.attempts,
+            refused: tally.counts.refused,
+        }
+    }
+}
+
+impl From<v1::Tally> for Tally {
+    fn from(message: v1::Tally) -> Self {
+        Self {
+            since: message.since,
+            counts: Counts {
+                attempts: message.attempts,
+                refused: message.refused,
+            },
+        }
     }
 }
 

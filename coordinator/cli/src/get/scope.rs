@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use anyhow::anyhow;
 use serde::Serialize;
 use tollgate_coordinator::api::rest::view::{
-    BucketView, ResourceClient, ScopeDetail, ScopeLimits, UnitDetail, UnitSummary,
+    BucketView, ResourceClient, ScopeDetail, ScopeLimits, TrafficView, UnitDetail, UnitSummary,
 };
 
 use super::limit;
@@ -130,16 +130,31 @@ fn sums(unit: &str, resource: &UnitDetail) -> String {
     } = resource;
     let amount = |amount| print::amount(unit, amount);
     format!(
-        "{unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {waiting_count}{}{}{}",
+        "{unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {waiting_count}{}{}{}{}",
         amount(summary.capacity),
         amount(summary.sum_has),
         amount(summary.sum_wants),
         print::or_dash(summary.safe.map(amount)),
         summary.client_count,
+        traffic(summary),
         bucket(summary),
         learning(summary),
         limited_by(unit, summary),
     )
+}
+
+/// Tokens that clients were asked for lately, and refused, if they report it.
+fn traffic(summary: &UnitSummary) -> String {
+    let TrafficView {
+        attempts_per_second,
+        refused_per_second,
+        attempts,
+        ..
+    } = summary.traffic;
+    match attempts {
+        0 => String::new(),
+        _ => format!(", asked {attempts_per_second:.1}/s, refused {refused_per_second:.1}/s"),
+    }
 }
 
 /// Tokens of a limit that is drawn, not leased.

@@ -79,7 +79,7 @@ fn resources(busiest: &[BusyResource]) -> String {
     if rows.is_empty() {
         return "no client has or wants a lease".to_owned();
     }
-    let header = "SCOPE|UNIT|CAPACITY|HAS|WANTS|CLIENTS|WAITING|LIMITED BY|DEMAND";
+    let header = "SCOPE|UNIT|CAPACITY|HAS|WANTS|REFUSED|CLIENTS|WAITING|LIMITED BY|DEMAND";
     print::render(header, rows, false)
 }
 
@@ -97,13 +97,26 @@ fn row(resource: &BusyResource) -> Vec<String> {
         scope.clone(),
         unit.clone(),
         amount(summary.capacity),
-        amount(summary.sum_has),
+        amount(summary.in_use()),
         amount(summary.sum_wants),
+        refused(summary),
         summary.client_count.to_string(),
         waiting_count.to_string(),
         print::or_dash(summary.limited_by.as_ref().map(|by| &by.whose)),
         format!("{}{}", demand(summary), throttled(*throttled_for_ms)),
     ]
+}
+
+/// Returns the part of what was asked for lately that was refused.
+fn refused(summary: &UnitSummary) -> String {
+    let traffic = &summary.traffic;
+    match traffic.attempts_per_second > 0.0 {
+        true => format!(
+            "{:.1} %",
+            100.0 * traffic.refused_per_second / traffic.attempts_per_second
+        ),
+        false => "-".to_owned(),
+    }
 }
 
 /// Returns the time for which a client has got less than it wants, for the end of a row.
@@ -130,7 +143,7 @@ fn demand(summary: &UnitSummary) -> String {
             (true, false) => f64::INFINITY,
         }
     };
-    let (has, wants) = (part(summary.sum_has), part(summary.sum_wants));
+    let (has, wants) = (part(summary.in_use()), part(summary.sum_wants));
     let cells = |part: f64| ((part * BAR_LEN as f64).round() as usize).min(BAR_LEN);
     let has = cells(has);
     let wanted = cells(wants).max(has);
@@ -157,7 +170,7 @@ fn cut(text: &str, size: Size) -> Vec<String> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use tollgate_coordinator::api::rest::view::LimitedBy;
+    use tollgate_coordinator::api::rest::view::{LimitedBy, TrafficView};
 
     use super::*;
 
@@ -174,6 +187,7 @@ pub(super) mod tests {
                 client_count: 2,
                 limited_by: None,
                 bucket: None,
+                traffic: TrafficView::default(),
             },
             waiting_count: 1,
             throttled_for_ms: None,
@@ -201,17 +215,17 @@ pub(super) mod tests {
     #[test]
     fn a_member_of_a_full_group_is_limited_by_it() {
         let free = resource(Amount::Unlimited, 333.0, 666.0);
-        assert_eq!(row(&free)[7..], ["-", "no limit"]);
+        assert_eq!(row(&free)[8..], ["-", "no limit"]);
         let mut member = free;
         member.summary.limited_by = Some(LimitedBy {
             whose: "group gold".to_owned(),
             at_most: Amount::Number(333.0),
         });
         let demand = "████████████████████! 200 %";
-        assert_eq!(row(&member)[7..], ["group gold", demand]);
+        assert_eq!(row(&member)[8..], ["group gold", demand]);
         member.throttled_for_ms = Some(192_000);
         let demand = format!("{demand} for 3m12s");
-        assert_eq!(row(&member)[7..], ["group gold", demand.as_str()]);
+        assert_eq!(row(&member)[8..], ["group gold", demand.as_str()]);
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub(super) fn page<T: Entry>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leases::view::{Amount, UnitSummary};
+    use crate::leases::view::{Amount, TrafficView, UnitSummary};
 
     fn scope(name: &str, units: &[(&str, usize)]) -> ScopeSummary {
         let unit = |(unit, client_count): &(&str, usize)| {
@@ -117,6 +117,7 @@ mod tests {
                 client_count: *client_count,
                 limited_by: None,
                 bucket: None,
+                traffic: TrafficView::default(),
             };
             ((*unit).to_owned(), summary)
         };

@@ -21,5 +21,5 @@ pub use crate::leases::history::{
 pub use crate::leases::stats::ResourceStats;
 pub use crate::leases::view::{
     Amount, BucketView, BusyResource, LimitedBy, ResourceClient, ScopeDetail, ScopePage,
-    ScopeSummary, UnitDetail, UnitSummary,
+    ScopeSummary, TrafficView, UnitDetail, UnitSummary,
 };

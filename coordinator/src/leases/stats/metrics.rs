@@ -53,6 +53,10 @@ impl LeaseStats {
             f.has
         });
         gauge("wanted", "Sum of what clients want", |f| f.wants);
+        let help = "Sum of what clients were asked for in the last ten to twenty seconds";
+        gauge("attempts_per_second", help, |f| f.attempts_per_second);
+        let help = "The part of these attempts that clients refused";
+        gauge("refused_per_second", help, |f| f.refused_per_second);
     }
 
     fn register_scopes(&self, registry: &mut Registry) {
@@ -77,6 +81,14 @@ impl LeaseStats {
         gauge("scope_has", help, |f| limited(f, f.has));
         let help = "Sum of what the clients of the scope want";
         gauge("scope_wants", help, |f| Some(f.wants));
+        let help = "What clients of the scope were asked for in the last ten to twenty seconds";
+        gauge("scope_attempts_per_second", help, |f| {
+            Some(f.attempts_per_second)
+        });
+        let help = "The part of these attempts that they refused";
+        gauge("scope_refused_per_second", help, |f| {
+            Some(f.refused_per_second)
+        });
     }
 
     /// Registers the figures of the first resources, which are in the other series as well.
@@ -96,6 +108,11 @@ impl LeaseStats {
         gauge("top_scope_has", help, |f| limited(f, f.has));
         let help = "Sum of what the clients of a scope of the busiest want";
         gauge("top_scope_wants", help, |f| Some(f.wants));
+        let help =
+            "What clients of a scope of the busiest refused in the last ten to twenty seconds";
+        gauge("top_scope_refused_per_second", help, |f| {
+            Some(f.refused_per_second)
+        });
         let help = "Clients of a scope of the busiest that get less than they want";
         gauge("top_scope_waiting_clients", help, |f| {
             Some(f.waiting as f64)

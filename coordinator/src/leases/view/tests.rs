@@ -1,4 +1,4 @@
-use tollgate_core::lease::{ClientId, ClientRun, DrawRequest, Epoch, LeaseRequest};
+use tollgate_core::lease::{ClientId, ClientRun, DrawRequest, Epoch, LeaseRequest, Tally};
 use tollgate_core::lease_server::{Bounds, Start, Terms};
 use tollgate_core::limit::{Limit, Part};
 
@@ -27,10 +27,26 @@ impl Table {
     /// Refreshes `client`, which has and wants so much, a millisecond after the refresh before, with a
     /// lease of an hour.
     fn refresh(&mut self, client: &str, sequence: u64, (has, wants): (u64, u64)) {
+        let whole = Capacity::from_whole;
+        self.send(
+            client,
+            LeaseRequest::new(sequence, whole(has), whole(wants)),
+        );
+    }
+
+    /// Refreshes `client`, which has counted so much since the start.
+    fn tally(&mut self, client: &str, sequence: u64, counts: Counts) {
+        let ask = LeaseRequest {
+            tally: Tally { since: 0, counts },
+            ..LeaseRequest::new(sequence, Capacity::ZERO, Capacity::from_whole(1))
+        };
+        self.send(client, ask);
+    }
+
+    fn send(&mut self, client: &str, ask: LeaseRequest) {
         self.now = self.now.saturating_add(Duration::from_millis(1));
         let client = ClientRun::only(ClientId::new(client).unwrap());
         let whole = Capacity::from_whole;
-        let ask = LeaseRequest::new(sequence, whole(has), whole(wants));
         let limit = Limit {
             headroom: Part::NONE,
             lease: Duration::from_secs(3600),
@@ -144,4 +160,23 @@ fn a_limit_that_is_drawn_shows_its_bucket() {
     };
     assert_eq!(table.detail(9).summary.bucket, Some(bucket));
     assert_eq!(table.server.drawn(), Tokens::from_whole(2));
+}
+
+#[test]
+fn what_clients_are_asked_for_and_refuse_is_seen() {
+    let mut table = Table::new();
+    table.refresh("one", 1, (0, 100));
+    assert_eq!(table.detail(9).summary.traffic, TrafficView::default());
+    let counts = |attempts, refused| Counts { attempts, refused };
+    table.tally("one", 2, counts(30, 10));
+    // The answer to that was lost.
+    table.tally("one", 3, counts(50, 10));
+    table.tally("two", 1, counts(10, 10));
+    let seen = TrafficView {
+        attempts_per_second: 60.0,
+        refused_per_second: 20.0,
+        attempts: 60,
+        refused: 20,
+    };
+    assert_eq!(table.detail(9).summary.traffic, seen);
 }

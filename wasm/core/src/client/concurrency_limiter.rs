@@ -206,6 +206,8 @@ impl ConcurrencyLimiter {
         }
         self.admitted = self.admitted.saturating_add(usage.admitted);
         self.refused = self.refused.saturating_add(usage.refused);
+        let attempts = u64::from(usage.admitted).saturating_add(usage.refused.into());
+        self.lease.client.count(attempts, usage.refused.into());
         self.set_share(now, usage);
         self.note_use(now, usage.admitted);
         if self.draws.offered {

@@ -246,9 +246,15 @@ impl RateLimiter {
             }
             self.last_attempt = now.max(self.last_attempt);
         }
+        self.lease.client.count(attempts, 0);
         self.demand.count(now, attempts, grain(self.unit));
         let news_at = self.news_at(now).filter(|_| self.lease.may_hurry());
         news_at.is_some_and(|at| self.lease.hurry(at))
+    }
+
+    /// Counts tokens that were refused to attempts that are counted, too.
+    pub fn count_refused(&mut self, refused: u64) {
+        self.lease.client.count(0, refused);
     }
 
     /// Time at which [`RateLimiter::ask`] has a message; none while idle.

@@ -21,6 +21,7 @@ use crate::bucket::{BucketState, TokenBucket};
 use crate::cluster::ShardId;
 use crate::lease::{Epoch, ID_LEN_MAX, Origin, Unit};
 use crate::lease_client::{HeldLease, LeaseClient};
+use crate::traffic::{Counts, OpenTally};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
 /// Versions 1 and 2 were a rate limiter for requests alone. Version 3 had no shards, in version 4 a
@@ -118,6 +119,8 @@ records! {
     BucketState { balance, last, remainder, rate, burst, lacking since 6 or Tokens::ZERO }
     HeldLease { capacity, burst, expiry, fingerprint }
     Origin { epoch, shard since 4 or None }
+    Counts { attempts, refused }
+    OpenTally { since, counts, reported }
     DemandEstimator { attempts, opened_at, average, low_since, low_max, measured }
     Draws {
         account, offered, granted, left, owed, needs, first, requested, reserved, held_until, next, next_for,
@@ -206,6 +209,7 @@ impl Field for ProcessLease {
         client.asked_at.write(bytes);
         client.due.write(bytes);
         client.failures.write(bytes);
+        client.tally.write(bytes);
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
@@ -226,6 +230,10 @@ impl Field for ProcessLease {
         client.asked_at = Field::read(reader)?;
         client.due = Field::read(reader)?;
         client.failures = Field::read(reader)?;
+        client.tally = match reader.version {
+            ..7 => OpenTally::default(),
+            _ => Field::read(reader)?,
+        };
         Some(Self {
             client,
             phase,
@@ -254,7 +262,7 @@ impl Field for Vec<WorkerShare> {
 
 impl ScopeState {
     /// Bytes that an encoded state takes where requests alone are limited, at most.
-    pub const ENCODED_LEN_USUAL: usize = 272;
+    pub const ENCODED_LEN_USUAL: usize = 312;
 
     /// Appends the state to `bytes`.
     pub fn encode(&self, bytes: &mut Vec<u8>) {

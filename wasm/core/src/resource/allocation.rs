@@ -18,11 +18,12 @@ pub(super) use self::client_entry::{ClientEntry, TieBreak};
 use self::presence::Presence;
 use super::{FleetBucket, RefreshError};
 use crate::lack::Lack;
-use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Unit};
+use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Tally, Unit};
 use crate::lease_times::LeaseTimes;
 use crate::limit::{Algorithm, Limit, SafeCapacity};
 use crate::pool::{PoolView, ResourceTotals};
 use crate::share::{PriorityBands, Quantum};
+use crate::traffic::Traffic;
 use crate::tree::{LendableCapacity, LendableSource};
 use crate::units::{Capacity, Instant, Tokens};
 
@@ -72,6 +73,8 @@ pub(crate) struct Allocation {
     pub(in crate::resource) is_used: bool,
     /// All tokens that clients have drawn of it.
     pub(in crate::resource) drawn: Tokens,
+    /// What clients are asked for.
+    pub(in crate::resource) traffic: Traffic,
 }
 
 // === impl Allocation ===
@@ -101,6 +104,7 @@ impl Allocation {
             is_drawn: false,
             is_used: false,
             drawn: Tokens::ZERO,
+            traffic: Traffic::default(),
         }
     }
 

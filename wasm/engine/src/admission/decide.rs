@@ -1,9 +1,10 @@
 //! Decision on a request from the state of all its buckets.
 
 use tollgate_core::client::IfAwaited;
+use tollgate_core::lease::Unit;
 
 use super::draw::DrawResult;
-use super::{Admission, Request, Stage, Target};
+use super::{Admission, Request, Stage, Target, entry};
 use crate::decision::{Decision, Shortfall};
 use crate::host::Host;
 use crate::process::Process;
@@ -77,7 +78,9 @@ impl Admission {
         let Some(target) = request.targets().get(index).copied() else {
             return Ok(());
         };
-        self.note(&mut process.rules, request, target, result);
+        if self.note(&mut process.rules, request, target, result) {
+            self.count_refused(target, request.attempts_at(Some(index)));
+        }
         // The request's own body may be what the scope owes.
         if request.prepaid_at(target).is_none() {
             self.draw_bytes(process, request, target)?;
@@ -106,19 +109,19 @@ impl Admission {
         Ok(())
     }
 
-    /// Adds the result of one bucket to the findings of a request.
+    /// Adds the result of one bucket to the findings of a request. Returns whether it is refused for that.
     pub(super) fn note(
         &self,
         rules: &mut Rules,
         request: &mut Request,
         target: Target,
         result: DrawResult,
-    ) {
+    ) -> bool {
         let denial = match result {
-            DrawResult::Ready => return,
+            DrawResult::Ready => return false,
             DrawResult::Pending => {
                 request.findings.pending = true;
-                return;
+                return false;
             }
             DrawResult::Denied(denial) => denial,
         };
@@ -126,11 +129,22 @@ impl Admission {
         let refusal = shortfall.refusal();
         if self.is_shadowed(rules, RuleId(target.rule), request.stream) {
             request.shadow(rules, refusal);
+            false
         } else if rules.shape(target.rule).is_some() && !denial.never {
             request.findings.add_shortfall(shortfall);
+            false
         } else {
             rules.count_refused(refusal);
             request.findings.add_refusal(refusal);
+            true
+        }
+    }
+
+    /// Counts attempts at one bucket that were refused, for the coordinator to know.
+    fn count_refused(&mut self, target: Target, attempts: u32) {
+        if let Some(entry) = entry(&mut self.tables, target) {
+            entry.refused = entry.refused.saturating_add(attempts);
+            self.enqueue(target);
         }
     }
 
@@ -145,6 +159,9 @@ impl Admission {
         rules.count_refused(refusal);
         if request.has_final_cost {
             self.count_final_cost(rules, request);
+        }
+        if shortfall.denial.unit == Unit::Requests {
+            self.count_refused(shortfall.target, request.attempts_at(None));
         }
         if let Some(meters) = self.meters(shortfall.target) {
             meters.refuse(shortfall.denial.unit);

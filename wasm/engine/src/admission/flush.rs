@@ -19,6 +19,7 @@ const FLUSH_AFTER_ROUNDS: u64 = 10;
 /// Part of an entry that is reported at once.
 struct Part {
     attempts: u32,
+    refused: u32,
     unspent: Tokens,
     has_units: bool,
 }
@@ -69,7 +70,7 @@ impl Admission {
         let Some(known) = entry(&mut self.tables, target) else {
             return Ok(());
         };
-        let attempts = known.attempts;
+        let (attempts, refused) = (known.attempts, known.refused);
         let is_recent = now.saturating_since(known.seen) < tick.saturating_mul(2);
         let is_stale = attempts == 0 && !is_recent || known.expiry.is_some_and(|at| at <= now);
         let unspent = match is_stale {
@@ -77,7 +78,7 @@ impl Admission {
             false => Tokens::ZERO,
         };
         let units = known.meters.as_ref().map(|meters| meters.unreported(me));
-        if attempts == 0 && unspent == Tokens::ZERO && units.is_none() {
+        if attempts == 0 && refused == 0 && unspent == Tokens::ZERO && units.is_none() {
             // The estimator sees the end of demand only if it is told of no attempts.
             let left = known.quiet_reports.checked_sub(1);
             known.quiet_reports = left.unwrap_or(0);
@@ -90,6 +91,7 @@ impl Admission {
         let reported = match self.may_search(target) {
             true => self.change_scope(process, target, now, |scope_state, policy| {
                 scope_state.requests.count(now, u64::from(attempts));
+                scope_state.requests.count_refused(u64::from(refused));
                 if unspent > Tokens::ZERO {
                     scope_state.requests.give_back(now, policy, unspent);
                 }
@@ -104,6 +106,7 @@ impl Admission {
         };
         let part = Part {
             attempts,
+            refused,
             unspent,
             has_units: units.is_some(),
         };
@@ -141,6 +144,7 @@ impl Admission {
             entry.counted(now, wants);
         }
         entry.attempts = entry.attempts.saturating_sub(part.attempts);
+        entry.refused = entry.refused.saturating_sub(part.refused);
         entry.cache.take(part.unspent);
         if let Some(meters) = entry.meters.as_mut().filter(|_| part.has_units) {
             meters.settled();

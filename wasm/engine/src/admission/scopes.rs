@@ -34,6 +34,8 @@ pub(crate) struct Entry {
     pub(crate) cache: TokenCache,
     /// Attempts that the shared table does not know of yet.
     pub(crate) attempts: u32,
+    /// The part of all attempts that was refused, and that the shared table does not know of yet.
+    pub(crate) refused: u32,
     /// True if the entry waits in the worker's queue for its attempts to be counted.
     pub(crate) queued: bool,
     /// The slot, once it is known.
@@ -84,6 +86,7 @@ impl Entry {
             key: key.into(),
             cache: TokenCache::default(),
             attempts: 0,
+            refused: 0,
             queued: false,
             slot,
             expiry: None,
@@ -119,6 +122,7 @@ impl Entry {
     pub(crate) fn is_unsettled(&self) -> bool {
         let meters = self.meters.as_ref();
         self.attempts > 0
+            || self.refused > 0
             || self.cache.left() > Tokens::ZERO
             || meters.is_some_and(|meters| meters.is_unsettled())
     }

@@ -71,6 +71,24 @@ pub struct UnitRequest {
     /// its lease alone.
     #[prost(message, optional, tag = "11")]
     pub draw: ::core::option::Option<Draw>,
+    /// What the client was asked for since its last request that was answered; for people to see, and absent
+    /// from a client that does not count it.
+    #[prost(message, optional, tag = "12")]
+    pub tally: ::core::option::Option<Tally>,
+}
+/// Counts of a client: tokens, or requests in flight.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Tally {
+    /// Sequence of its last request that was answered; 0 if none was. A report with the same one as the last
+    /// has the counts of that in it.
+    #[prost(uint64, tag = "1")]
+    pub since: u64,
+    /// All that came since then, admitted or not.
+    #[prost(uint64, tag = "2")]
+    pub attempts: u64,
+    /// Those that were refused.
+    #[prost(uint64, tag = "3")]
+    pub refused: u64,
 }
 /// Draw of a client from the bucket of the whole fleet: tokens that no client has. Tokens are counted in
 /// millionths. The numbers that only grow are of one incarnation and one resource. Of requests in flight

@@ -271,6 +271,17 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn tally()(since: u64, attempts: u64, refused: u64) -> Tally {
+        // One of nothing is not sent.
+        let counts = Counts { attempts, refused };
+        match counts == Counts::default() {
+            true => Tally::default(),
+            false => Tally { since, counts },
+        }
+    }
+}
+
+prop_compose! {
     fn ask()(
         sequence: u64,
         has in capacity(),
@@ -279,9 +290,10 @@ prop_compose! {
         claim in prop::sample::select(vec![Claim::Lease, Claim::Several, Claim::AtLeast]),
         demand in demand(),
         draw in option::of(draw()),
+        tally in tally(),
     ) -> LeaseRequest {
         let remaining = remaining_ms.map(Duration::from_millis);
-        LeaseRequest { sequence, has, remaining, fingerprint, claim, demand, draw }
+        LeaseRequest { sequence, has, remaining, fingerprint, claim, demand, draw, tally }
     }
 }
 

@@ -190,6 +190,11 @@ fn facts(unit: &str, detail: &UnitDetail) -> Markup {
             div { dt { "leased" } dd { (amount(summary.sum_has)) } }
             div { dt { "limit" } dd { (amount(summary.at_most())) } }
             div { dt { "wanted" } dd { (amount(summary.sum_wants)) } }
+            @if summary.traffic.attempts > 0 {
+                @let traffic = &summary.traffic;
+                div { dt { "asked a second" } dd { (amount(Amount::Number(traffic.attempts_per_second))) } }
+                div { dt { "refused a second" } dd { (amount(Amount::Number(traffic.refused_per_second))) } }
+            }
             @if let Some(bucket) = &summary.bucket {
                 div { dt { "tokens left" } dd { (amount(Amount::Number(bucket.left))) } }
                 div { dt { "tokens with clients" } dd { (amount(Amount::Number(bucket.held))) } }

@@ -5,7 +5,7 @@ use super::*;
 use crate::api::rest::status::{GroupStatus, GroupUnit, Status};
 use crate::leases::history::HistoryOverview;
 use crate::leases::view::{
-    Amount, BusyResource, LimitedBy, ResourceClient, UnitDetail, UnitSummary,
+    Amount, BusyResource, LimitedBy, ResourceClient, TrafficView, UnitDetail, UnitSummary,
 };
 
 /// A scope that tries to be more than a text.
@@ -24,6 +24,7 @@ fn summary() -> UnitSummary {
             at_most: Amount::Number(80.0),
         }),
         bucket: None,
+        traffic: TrafficView::default(),
     }
 }
 

@@ -39,7 +39,9 @@ pub(in crate::api::rest) fn view<V: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leases::view::{Amount, BusyResource, LimitedBy, ResourceClient, UnitSummary};
+    use crate::leases::view::{
+        Amount, BusyResource, LimitedBy, ResourceClient, TrafficView, UnitSummary,
+    };
 
     #[test]
     fn a_view_is_read_as_it_was_written() {
@@ -59,6 +61,7 @@ mod tests {
                         at_most: capacity,
                     }),
                     bucket: None,
+                    traffic: TrafficView::default(),
                 },
                 waiting_count: 1,
                 throttled_for_ms: None,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::Config;
-use crate::leases::view::UnitSummary;
+use crate::leases::view::{TrafficView, UnitSummary};
 
 /// A resource with a capacity, what clients have and want, how many wait, and how many there are.
 fn resource(
@@ -21,6 +21,7 @@ fn resource(
             client_count,
             limited_by: None,
             bucket: None,
+            traffic: TrafficView::default(),
         },
         waiting_count,
         throttled_for_ms: None,

@@ -37,14 +37,16 @@ impl RateLimiter {
 
     /// Wants of the client at `now`: the attempts, or, when they have ended, its last wants until
     /// its bucket is full again. Tokens that a bucket earns are part of the capacity as much as
-    /// those that are spent: earned beside the leases they would come on top.
+    /// those that are spent: earned beside the leases they would come on top. What was counted since the last
+    /// report is told before that, too.
     pub(super) fn wants_at(&self, now: Instant, policy: &Policy) -> Capacity {
         let silence = now.saturating_since(self.last_attempt);
         let wants = self.to_say(now);
         if wants > Capacity::ZERO && silence < policy.idle_after {
             return wants;
         }
-        if self.refills_until(now).is_some() && silence < ABANDONED_AFTER {
+        let has_news = self.lease.client.tally.has_more();
+        if (has_news || self.refills_until(now).is_some()) && silence < ABANDONED_AFTER {
             return self.lease.reported;
         }
         Capacity::ZERO

@@ -106,22 +106,59 @@ fn decode_takes_back_what_encode_gave() {
     assert!(encoded(&scope_states()[0]).len() <= ScopeState::ENCODED_LEN_USUAL);
 }
 
-/// The record of `scope_state`, without draws, as it was before version 7.
+/// The fields that came with version 7.
+#[derive(Clone, Default)]
+struct Draws7 {
+    draws: Draws,
+    permits: PermitDraws,
+    waiting: u32,
+    tally: OpenTally,
+}
+
+impl Draws7 {
+    fn mark() -> Self {
+        Self {
+            draws: Draws {
+                granted: Tokens::from_micros(0x0102_0304_0506_0708),
+                ..Draws::default()
+            },
+            permits: PermitDraws {
+                begun: 0x0102_0304,
+                most: 0x0506_0708,
+                ..PermitDraws::default()
+            },
+            waiting: 0x1a2b_3c4d,
+            tally: OpenTally {
+                since: 0x1122_3344_5566_7788,
+                ..OpenTally::default()
+            },
+        }
+    }
+
+    fn set(&self, scope_state: &mut ScopeState) {
+        for unit in Unit::ALL {
+            if let Some(limiter) = scope_state.rate_mut(unit) {
+                limiter.draws = self.draws.clone();
+                limiter.lease.client.tally = self.tally.clone();
+            }
+        }
+        if let Some(limiter) = &mut scope_state.concurrency {
+            limiter.draws = self.permits.clone();
+            limiter.lease.client.tally = self.tally.clone();
+            let shares = limiter.shares.iter_mut();
+            shares.for_each(|share| share.waiting = self.waiting);
+        }
+    }
+}
+
+/// The record of `scope_state`, without draws and counts, as it was before version 7.
 fn encoded_without_draws(scope_state: &mut ScopeState) -> Vec<u8> {
-    let mark = Draws {
-        granted: Tokens::from_micros(0x0102_0304_0506_0708),
-        ..Draws::default()
-    };
-    let permits = PermitDraws {
-        begun: 0x0102_0304,
-        most: 0x0506_0708,
-        ..PermitDraws::default()
-    };
-    let waiting = 0x1a2b_3c4d_u32;
-    set_draws(scope_state, &mark, &permits, waiting);
+    let mark = Draws7::mark();
+    mark.set(scope_state);
     let bytes = encoded(scope_state);
-    set_draws(scope_state, &Draws::default(), &PermitDraws::default(), 0);
-    without(without(without(bytes, &mark), &permits), &waiting)
+    Draws7::default().set(scope_state);
+    let bytes = without(without(bytes, &mark.draws), &mark.permits);
+    without(without(bytes, &mark.waiting), &mark.tally)
 }
 
 /// The record of `scope_state`, without bursts and what buckets lack, as it was before version 6.
@@ -142,21 +179,6 @@ fn without(mut bytes: Vec<u8>, mark: &impl Field) -> Vec<u8> {
         bytes.drain(at..at + marked.len());
     }
     bytes
-}
-
-fn set_draws(scope_state: &mut ScopeState, draws: &Draws, permits: &PermitDraws, waiting: u32) {
-    for unit in Unit::ALL {
-        if let Some(limiter) = scope_state.rate_mut(unit) {
-            limiter.draws = draws.clone();
-        }
-    }
-    if let Some(limiter) = &mut scope_state.concurrency {
-        limiter.draws = permits.clone();
-        limiter
-            .shares
-            .iter_mut()
-            .for_each(|share| share.waiting = waiting);
-    }
 }
 
 fn set_bursts(scope_state: &mut ScopeState, burst: Option<Tokens>, lacking: Tokens) {

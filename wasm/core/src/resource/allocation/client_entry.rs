@@ -1,7 +1,7 @@
 //! Entry of one client in the lease table.
 
 use super::Presence;
-use crate::lease::{Claim, Epoch, LeaseRequest};
+use crate::lease::{Claim, Epoch, LeaseRequest, Tally};
 use crate::resource::{ClientDraws, RefreshError, ThrottledSince};
 use crate::share::BandHandles;
 use crate::units::{Capacity, Instant, Tokens};
@@ -15,6 +15,8 @@ pub(in crate::resource) struct ClientEntry {
     /// Sequence of the latest request of that run.
     pub(in crate::resource) sequence: u64,
     pub(super) draws: ClientDraws,
+    /// Its last report of what it was asked for.
+    pub(super) tally: Tally,
     pub(super) granted: CountedLease,
     pub(super) granted_at: Instant,
     /// Whether it was not known then how much can be lent: so the next answer may differ, however

@@ -2,7 +2,7 @@
 
 use super::{
     Algorithm, Allocation, Answer, Capacity, ClientEntry, CountedLease, EntryTotals, Epoch,
-    Instant, LeaseRequest, Limit, NO_FINGERPRINT, Presence, RefreshError, TieBreak,
+    Instant, LeaseRequest, Limit, NO_FINGERPRINT, Presence, RefreshError, Tally, TieBreak,
 };
 use crate::pool::PoolLink;
 use crate::resource::ClientDraws;
@@ -43,6 +43,7 @@ impl Allocation {
             term,
             sequence: request.sequence,
             draws: ClientDraws::default(),
+            tally: Tally::default(),
             granted,
             granted_at: now,
             granted_pending: false,
@@ -58,6 +59,7 @@ impl Allocation {
         self.replace_totals(EntryTotals::default(), entry.totals());
         self.report(pool);
         self.note_draw(now, &mut entry, request.draw.as_ref());
+        self.note_tally(now, &mut entry, request.tally);
         let answer = self.settle(now, &mut entry, request, pool);
         let draw = self.draw(now, &mut entry, request.draw.as_ref());
         let answer = Answer {
@@ -98,6 +100,7 @@ impl Allocation {
         self.report(pool);
         if !twice {
             self.note_draw(now, entry, request.draw.as_ref());
+            self.note_tally(now, entry, request.tally);
         }
         // While learning, the counted lease may rest on a request that was sent to the master before
         // and arrived late; others may have the capacity that it claimed. Only the client's present
@@ -130,6 +133,11 @@ impl Allocation {
         };
         self.note_answer(now, entry, &answer);
         Ok(answer)
+    }
+
+    fn note_tally(&mut self, now: Instant, entry: &mut ClientEntry, tally: Tally) {
+        self.traffic.add(now, tally.beyond(&entry.tally));
+        entry.tally = tally;
     }
 
     fn note_answer(&self, now: Instant, entry: &mut ClientEntry, answer: &Answer) {

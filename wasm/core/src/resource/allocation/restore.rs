@@ -1,7 +1,7 @@
 //! A client's entry, written into a snapshot and read again.
 
 use super::{Allocation, ClientEntry, CountedLease, EntryTotals, Presence, TieBreak};
-use crate::lease::{ClientRun, Demand, NO_FINGERPRINT};
+use crate::lease::{ClientRun, Demand, NO_FINGERPRINT, Tally};
 use crate::resource::{ClientSnapshot, LeaseSnapshot, ThrottledSince};
 use crate::units::{Capacity, Instant};
 
@@ -68,6 +68,7 @@ impl Allocation {
             term: snapshot.client.run.term(),
             sequence: snapshot.sequence,
             draws: snapshot.draws,
+            tally: Tally::default(),
             granted,
             granted_at: now.saturating_sub(snapshot.granted_ago),
             granted_pending: false,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::leases::view::UnitSummary;
+use crate::leases::view::{TrafficView, UnitSummary};
 
 fn client(id: &str, throttled_for_ms: Option<u64>) -> ResourceClient {
     ResourceClient {
@@ -23,6 +23,7 @@ fn table(clients: Vec<ResourceClient>, client_count: usize) -> String {
             client_count,
             limited_by: None,
             bucket: None,
+            traffic: TrafficView::default(),
         },
         waiting_count: 1,
         throttled_for_ms: Some(7),
