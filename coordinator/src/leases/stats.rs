@@ -107,11 +107,11 @@ pub struct ResourceStats {
     #[serde(rename = "sum_wants")]
     #[schema(minimum = 0)]
     pub wants: f64,
-    /// What clients were asked for lately, a second.
+    /// Attempts at clients in the last ten to twenty seconds, a second.
     #[serde(default)]
     #[schema(minimum = 0)]
     pub attempts_per_second: f64,
-    /// The part of that which they refused.
+    /// The part of these that was refused.
     #[serde(default)]
     #[schema(minimum = 0)]
     pub refused_per_second: f64,

@@ -70,7 +70,7 @@ pub struct UnitSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub bucket: Option<BucketView>,
-    /// What clients are asked for, and refuse; nothing from clients that do not report it.
+    /// Attempts and refusals of its clients; none of clients that do not report them.
     #[serde(default)]
     pub traffic: TrafficView,
 }
@@ -267,7 +267,7 @@ impl UnitSummary {
         }
     }
 
-    /// What clients have: their leases, or what passes of a limit that is drawn.
+    /// Capacity in use: the leases, or of a limit that is drawn what passes.
     pub fn in_use(&self) -> Amount {
         let TrafficView {
             attempts_per_second,
@@ -275,7 +275,8 @@ impl UnitSummary {
             ..
         } = self.traffic;
         match self.bucket {
-            Some(_) => Amount::Number(attempts_per_second - refused_per_second),
+            // What is refused may be reported a moment after what was asked for.
+            Some(_) => Amount::Number((attempts_per_second - refused_per_second).max(0.0)),
             None => self.sum_has,
         }
     }

@@ -219,6 +219,7 @@ fn scope_state() -> ScopeState {
         peak: 3,
         admitted: 5,
         refused: 1,
+        ..WorkerUsage::default()
     };
     scope_state
         .concurrency

@@ -21,7 +21,7 @@ mod slot_record;
 mod wait_queue;
 mod worth;
 
-pub use self::concurrency_limiter::{ConcurrencyLimiter, IfAwaited, PermitResult, WorkerUsage};
+pub use self::concurrency_limiter::{AwaitAction, ConcurrencyLimiter, PermitResult, WorkerUsage};
 pub use self::demand_estimator::DemandEstimator;
 pub use self::fair_order::{FairOrder, Waiter};
 pub use self::leader_lock::{LeaderLock, LeaderRole};

@@ -53,7 +53,7 @@ pub struct LeaseRequest {
     pub demand: Demand,
     /// Tokens of the fleet's bucket that it draws; none if the client cannot draw.
     pub draw: Option<DrawRequest>,
-    /// What it was asked for since its last request that was answered.
+    /// Attempts and refusals since its last request that was answered.
     pub tally: Tally,
 }
 
@@ -62,7 +62,7 @@ pub struct LeaseRequest {
 pub struct Tally {
     /// Sequence of that request, the last that was answered; 0 if none was.
     pub since: u64,
-    /// What it was asked for since then.
+    /// Attempts and refusals since then.
     pub counts: Counts,
 }
 
@@ -120,7 +120,8 @@ pub struct Answer {
 /// Tokens that a client gets of the bucket of the whole fleet. They end with its lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrawAnswer {
-    /// All that were ever granted to this account of this run of the client.
+    /// All that were ever granted to this account of this run of the client. Of requests in flight the number up
+    /// to which new ones may begin; more may be leased, because they have not ended yet.
     pub granted: Tokens,
     /// Tokens that are left.
     pub left: Tokens,

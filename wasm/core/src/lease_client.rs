@@ -61,7 +61,7 @@ pub struct LeaseClient {
     pub(crate) due: Option<Instant>,
     /// Failed requests in a row.
     pub(crate) failures: u8,
-    /// What its owner was asked for.
+    /// Attempts and refusals that its owner has counted.
     pub(crate) tally: OpenTally,
 }
 
@@ -170,7 +170,7 @@ impl LeaseClient {
         self.due = Some(self.due.map_or(now, |due| due.min(now)));
     }
 
-    /// Counts what was asked for, to be reported with the next request.
+    /// Counts attempts and refusals, to be reported with the next request.
     pub(crate) fn count(&mut self, attempts: u64, refused: u64) {
         self.tally.counts.add(Counts { attempts, refused });
     }

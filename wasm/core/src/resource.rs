@@ -292,7 +292,7 @@ impl Resource {
         self.allocation.drawn
     }
 
-    /// What clients are asked for, and refuse.
+    /// Attempts and refusals of its clients.
     pub fn traffic(&self) -> &Traffic {
         &self.allocation.traffic
     }

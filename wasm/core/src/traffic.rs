@@ -1,5 +1,5 @@
-//! What clients are asked for, and refuse: reported with each request to the coordinator, for people to see.
-//! No decision depends on it.
+//! Traffic of clients: attempts and refusals, reported with each request to the coordinator, for people to
+//! see. No decision depends on it.
 
 use core::time::Duration;
 

@@ -168,6 +168,14 @@ impl Admission {
         }
     }
 
+    /// Counts attempts of requests that wait, which were counted when they came.
+    pub(crate) fn count_again(&mut self, target: Target, attempts: u32) {
+        if let Some(entry) = entry(&mut self.tables, target) {
+            entry.repeated = entry.repeated.saturating_add(attempts);
+            self.enqueue(target);
+        }
+    }
+
     /// Spends tokens of the worker's own for a request whose caches suffice.
     #[inline]
     pub(crate) fn spend(&mut self, request: &Request) {

@@ -154,7 +154,7 @@ fn permits_do_not_depend_on_the_clock() {
         Instant::from_nanos(u64::MAX),
     ] {
         if let PermitResult::Held { held, .. } =
-            limiter.draw(now, &policy, &usage, 1, IfAwaited::Refuse)
+            limiter.draw(now, &policy, &usage, 1, AwaitAction::Refuse)
         {
             usage.in_use = (usage.in_use + 1).min(held);
         }

@@ -97,13 +97,15 @@ pub struct WorkerUsage {
     pub peak: u32,
     /// Requests that were admitted since then.
     pub admitted: u32,
-    /// Requests that were refused since then.
+    /// Requests that found no permit since then; one that was held or waited may find one later.
     pub refused: u32,
+    /// Requests that were refused for that.
+    pub turned_away: u32,
 }
 
-/// What becomes of a request for which the coordinator has to be asked.
+/// Action on a request for which the coordinator has to be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IfAwaited {
+pub enum AwaitAction {
     /// It is held until the answer.
     Hold,
     /// It cannot wait.
@@ -152,26 +154,44 @@ impl ConcurrencyLimiter {
     /// Gives a worker a permit, and some for later if there are enough.
     ///
     /// A request may be held while the first answer is awaited; otherwise the capacity without a lease
-    /// decides. One that [`IfAwaited::Admit`] lets go on may take a permit that was not lent.
+    /// decides. One that [`AwaitAction::Admit`] lets go on may take a permit that was not lent.
     pub fn draw(
         &mut self,
         now: Instant,
         policy: &Policy,
         usage: &WorkerUsage,
         workers: u32,
-        if_awaited: IfAwaited,
+        action: AwaitAction,
     ) -> PermitResult {
         self.lease.rouse(now, policy);
         let peak = usage.peak.max(usage.in_use.saturating_add(1));
-        self.report(now, &WorkerUsage { peak, ..*usage });
+        self.take_report(now, &WorkerUsage { peak, ..*usage });
         self.last_attempt = now.max(self.last_attempt);
-        if let Phase::Pending { until } = self.lease.phase
-            && (if_awaited == IfAwaited::Hold || self.draws.offered)
-        {
-            return self.await_permit(usage.worker, until, if_awaited);
+        let result = self.draw_with(now, policy, usage.worker, workers, action);
+        match self.draws.offered {
+            true => self.note_use(usage.admitted),
+            false => {
+                self.hurry(now);
+            }
         }
-        match self.give(now, policy, usage.worker, workers) {
-            PermitResult::Denied => self.draw_of_fleet(now, policy, usage.worker, if_awaited),
+        result
+    }
+
+    fn draw_with(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        worker: u64,
+        workers: u32,
+        action: AwaitAction,
+    ) -> PermitResult {
+        if let Phase::Pending { until } = self.lease.phase
+            && (action == AwaitAction::Hold || self.draws.offered)
+        {
+            return self.await_permit(worker, until, action);
+        }
+        match self.give(now, policy, worker, workers) {
+            PermitResult::Denied => self.draw_of_fleet(now, policy, worker, action),
             given => given,
         }
     }
@@ -190,7 +210,6 @@ impl ConcurrencyLimiter {
             Some(share) if more > 0 => {
                 share.held = share.held.saturating_add(more);
                 let held = share.held;
-                self.note_use(now, 0);
                 PermitResult::Held { held, spare }
             }
             _ => PermitResult::Denied,
@@ -200,19 +219,30 @@ impl ConcurrencyLimiter {
     /// Takes a worker's report, and takes back its permits beyond that. True if the wants have
     /// changed so much that [`ConcurrencyLimiter::due`] moved forward.
     pub fn report(&mut self, now: Instant, usage: &WorkerUsage) -> bool {
+        self.take_report(now, usage);
+        if self.draws.offered {
+            self.note_use(usage.admitted);
+            self.note_ends(now);
+            return false;
+        }
+        self.hurry(now)
+    }
+
+    fn take_report(&mut self, now: Instant, usage: &WorkerUsage) {
         self.roll(now);
         if usage.admitted > 0 || usage.refused > 0 {
             self.last_attempt = now.max(self.last_attempt);
         }
         self.admitted = self.admitted.saturating_add(usage.admitted);
         self.refused = self.refused.saturating_add(usage.refused);
-        let attempts = u64::from(usage.admitted).saturating_add(usage.refused.into());
-        self.lease.client.count(attempts, usage.refused.into());
+        let attempts = u64::from(usage.admitted).saturating_add(usage.turned_away.into());
+        self.lease.client.count(attempts, usage.turned_away.into());
         self.set_share(now, usage);
-        self.note_use(now, usage.admitted);
-        if self.draws.offered {
-            return false;
-        }
+    }
+
+    /// Makes the next request to the coordinator due if the wants have changed so much. True if that moved it
+    /// forward.
+    fn hurry(&mut self, now: Instant) -> bool {
         let reported = whole(self.lease.reported);
         let changed = self.wants().saturating_sub(reported) > reported / 10;
         changed && self.lease.may_hurry() && self.lease.hurry(now)
@@ -258,7 +288,10 @@ impl ConcurrencyLimiter {
                 draw: Some(PERMITS),
                 ..request
             }),
-            message => message,
+            message => {
+                self.end_waits();
+                message
+            }
         }
     }
 
@@ -299,8 +332,9 @@ impl ConcurrencyLimiter {
 
     /// Notes that the request of `sequence` failed.
     pub fn handle_failure(&mut self, now: Instant, sequence: u64, seed: u64) {
-        self.lease.handle_failure(now, sequence, seed);
-        self.end_waits();
+        if self.lease.handle_failure(now, sequence, seed) {
+            self.end_waits();
+        }
     }
 
     /// State of the lease at `now`.
@@ -310,12 +344,16 @@ impl ConcurrencyLimiter {
 
     /// Number that may be in flight at `now`.
     pub fn limit(&self, now: Instant, policy: &Policy) -> u32 {
-        if let Some(lease) = self.lease.client.valid_lease(now) {
-            return whole(lease.capacity.min(self.gets));
+        let lease = self.lease.client.valid_lease(now);
+        let leased = lease.map(|lease| whole(lease.capacity.min(self.gets)));
+        // A lease of what was in flight says little of what may be, once nobody answers.
+        if let Some(leased) = leased.filter(|_| !self.is_cut_off()) {
+            return leased;
         }
         let known = self.lease.client.known_limit();
         let wants = Capacity::from_whole(self.wants().into());
-        whole(policy.without_lease(Unit::Concurrency, known, wants))
+        let without = whole(policy.without_lease(Unit::Concurrency, known, wants));
+        leased.map_or(without, |leased| leased.max(without))
     }
 
     /// Permits of all workers.
@@ -385,7 +423,8 @@ impl ConcurrencyLimiter {
         self.last = self.estimate();
         self.opened_at = now;
         (self.admitted, self.refused) = (0, 0);
-        self.shares.retain(|share| share.held > 0);
+        self.shares
+            .retain(|share| share.held > 0 || share.waiting > 0);
         for share in &mut self.shares {
             // No more than was used is in use, and no more than the worker's permits: some of those
             // are spare.

@@ -212,11 +212,14 @@ impl ProcessLease {
         growing && self.client.valid_lease(now).is_some()
     }
 
-    /// Notes that the request of `sequence` failed, see [`LeaseClient::handle_failure`].
-    pub(super) fn handle_failure(&mut self, now: Instant, sequence: u64, seed: u64) {
-        if self.client.handle_failure(now, sequence, seed) && self.phase != Phase::Lapsed {
+    /// Notes that the request of `sequence` failed, see [`LeaseClient::handle_failure`]. False if it is not
+    /// the one that waits for its answer.
+    pub(super) fn handle_failure(&mut self, now: Instant, sequence: u64, seed: u64) -> bool {
+        let failed = self.client.handle_failure(now, sequence, seed);
+        if failed && self.phase != Phase::Lapsed {
             self.phase = Phase::Awake;
         }
+        failed
     }
 
     pub(super) fn state(&self, now: Instant) -> LeaseState {

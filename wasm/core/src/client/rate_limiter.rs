@@ -238,6 +238,12 @@ impl RateLimiter {
     /// Counts `attempts` made until `now`. True if they changed the wants so much that
     /// [`RateLimiter::due`] moved forward.
     pub fn count(&mut self, now: Instant, attempts: u64) -> bool {
+        self.lease.client.count(attempts, 0);
+        self.count_again(now, attempts)
+    }
+
+    /// The same for attempts that were counted before, and wait: they are wanted again.
+    pub fn count_again(&mut self, now: Instant, attempts: u64) -> bool {
         if attempts > 0 {
             // A window that has been open all through a pause would hide the return.
             let pause = now.saturating_since(self.last_attempt);
@@ -246,7 +252,6 @@ impl RateLimiter {
             }
             self.last_attempt = now.max(self.last_attempt);
         }
-        self.lease.client.count(attempts, 0);
         self.demand.count(now, attempts, grain(self.unit));
         let news_at = self.news_at(now).filter(|_| self.lease.may_hurry());
         news_at.is_some_and(|at| self.lease.hurry(at))

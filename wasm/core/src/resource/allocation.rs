@@ -73,7 +73,7 @@ pub(crate) struct Allocation {
     pub(in crate::resource) is_used: bool,
     /// All tokens that clients have drawn of it.
     pub(in crate::resource) drawn: Tokens,
-    /// What clients are asked for.
+    /// Attempts and refusals of its clients.
     pub(in crate::resource) traffic: Traffic,
 }
 

@@ -1,6 +1,6 @@
 //! Decision on a request from the state of all its buckets.
 
-use tollgate_core::client::IfAwaited;
+use tollgate_core::client::AwaitAction;
 use tollgate_core::lease::Unit;
 
 use super::draw::DrawResult;
@@ -178,12 +178,12 @@ impl Request {
         self.stage != Stage::Turn && rules.shape(target.rule).is_none()
     }
 
-    /// Returns what becomes of the request if the coordinator has to be asked for what it needs of `target`.
-    pub(super) fn if_awaited(&self, rules: &Rules, target: Target) -> IfAwaited {
+    /// Returns the action on the request if the coordinator has to be asked for what it needs of `target`.
+    pub(super) fn action(&self, rules: &Rules, target: Target) -> AwaitAction {
         match self.stage {
-            Stage::New if rules.is_shadow(target.rule) => IfAwaited::Admit,
-            Stage::New => IfAwaited::Hold,
-            _ => IfAwaited::Refuse,
+            Stage::New if rules.is_shadow(target.rule) => AwaitAction::Admit,
+            Stage::New => AwaitAction::Hold,
+            _ => AwaitAction::Refuse,
         }
     }
 }

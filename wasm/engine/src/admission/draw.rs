@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate_core::client::{self, BucketLevel, IfAwaited, LeaseState, Policy, RateLimiter};
+use tollgate_core::client::{self, AwaitAction, BucketLevel, LeaseState, Policy, RateLimiter};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
 
@@ -32,7 +32,7 @@ pub(super) enum DrawResult {
 struct Draw {
     now: Instant,
     cost: Tokens,
-    if_awaited: IfAwaited,
+    action: AwaitAction,
     /// Whether admitted requests are told how the bucket stands.
     reports: bool,
 }
@@ -140,7 +140,7 @@ impl Admission {
         let draw = Draw {
             now: process.host.now(),
             cost,
-            if_awaited: request.if_awaited(&process.rules, target),
+            action: request.action(&process.rules, target),
             reports: request.root.reports_limits,
         };
         if let Some(result) = self.cached_result(target, draw) {
@@ -175,7 +175,7 @@ impl Admission {
             return Some(DrawResult::Ready);
         }
         let is_pending = entry.pending_until.is_some_and(|until| draw.now < until);
-        if draw.if_awaited == IfAwaited::Hold && is_pending {
+        if draw.action == AwaitAction::Hold && is_pending {
             entry.short = entry.short.saturating_add(draw.cost);
             return Some(DrawResult::Pending);
         }
@@ -191,22 +191,23 @@ impl Admission {
         draw: Draw,
     ) -> Result<DrawResult, TableError> {
         let known = entry(&mut self.tables, target).ok_or(TableError::Gone)?;
-        let attempts = u64::from(known.attempts);
+        let (attempts, repeated) = (u64::from(known.attempts), u64::from(known.repeated));
         let tokens = draw.cost.saturating_sub(known.cache.left());
         let (now, workers) = (draw.now, process.table.worker_count());
         let changed = self.change_scope(process, target, now, |scope_state, policy| {
             let limiter = &mut scope_state.requests;
             limiter.count(now, attempts);
-            let result = match draw.if_awaited {
-                IfAwaited::Hold => limiter.draw(now, policy, tokens, workers),
-                IfAwaited::Refuse => limiter.draw_at_once(now, policy, tokens, workers),
-                IfAwaited::Admit => limiter.draw_on_credit(now, policy, tokens, workers),
+            limiter.count_again(now, repeated);
+            let result = match draw.action {
+                AwaitAction::Hold => limiter.draw(now, policy, tokens, workers),
+                AwaitAction::Refuse => limiter.draw_at_once(now, policy, tokens, workers),
+                AwaitAction::Admit => limiter.draw_on_credit(now, policy, tokens, workers),
             };
             Reading::new(limiter, now, policy, result)
         })?;
         let reading = changed.result;
         let entry = entry(&mut self.tables, target).ok_or(TableError::Gone)?;
-        entry.attempts = 0;
+        (entry.attempts, entry.repeated) = (0, 0);
         entry.counted(now, reading.wants);
         entry.expiry = reading.expiry;
         if draw.reports || entry.limit_status.is_some() {
@@ -223,7 +224,7 @@ impl Admission {
                 // go back one day.
                 self.enqueue(target);
                 // The request is not held, but the first lease is still to be asked for at once.
-                if changed.due_changed && draw.if_awaited != IfAwaited::Hold {
+                if changed.due_changed && draw.action != AwaitAction::Hold {
                     self.ask_soon(target, changed.slot);
                 }
                 Ok(DrawResult::Ready)

@@ -19,6 +19,7 @@ const FLUSH_AFTER_ROUNDS: u64 = 10;
 /// Part of an entry that is reported at once.
 struct Part {
     attempts: u32,
+    repeated: u32,
     refused: u32,
     unspent: Tokens,
     has_units: bool,
@@ -70,15 +71,17 @@ impl Admission {
         let Some(known) = entry(&mut self.tables, target) else {
             return Ok(());
         };
-        let (attempts, refused) = (known.attempts, known.refused);
+        let (attempts, repeated, refused) = (known.attempts, known.repeated, known.refused);
         let is_recent = now.saturating_since(known.seen) < tick.saturating_mul(2);
-        let is_stale = attempts == 0 && !is_recent || known.expiry.is_some_and(|at| at <= now);
+        let is_stale = attempts == 0 && repeated == 0 && !is_recent
+            || known.expiry.is_some_and(|at| at <= now);
         let unspent = match is_stale {
             true => known.cache.left(),
             false => Tokens::ZERO,
         };
         let units = known.meters.as_ref().map(|meters| meters.unreported(me));
-        if attempts == 0 && refused == 0 && unspent == Tokens::ZERO && units.is_none() {
+        let is_quiet = attempts == 0 && repeated == 0 && refused == 0;
+        if is_quiet && unspent == Tokens::ZERO && units.is_none() {
             // The estimator sees the end of demand only if it is told of no attempts.
             let left = known.quiet_reports.checked_sub(1);
             known.quiet_reports = left.unwrap_or(0);
@@ -91,6 +94,7 @@ impl Admission {
         let reported = match self.may_search(target) {
             true => self.change_scope(process, target, now, |scope_state, policy| {
                 scope_state.requests.count(now, u64::from(attempts));
+                scope_state.requests.count_again(now, u64::from(repeated));
                 scope_state.requests.count_refused(u64::from(refused));
                 if unspent > Tokens::ZERO {
                     scope_state.requests.give_back(now, policy, unspent);
@@ -106,6 +110,7 @@ impl Admission {
         };
         let part = Part {
             attempts,
+            repeated,
             refused,
             unspent,
             has_units: units.is_some(),
@@ -140,15 +145,17 @@ impl Admission {
         let Some(entry) = entry(&mut self.tables, target) else {
             return;
         };
-        if part.attempts > 0 {
+        if part.attempts > 0 || part.repeated > 0 {
             entry.counted(now, wants);
         }
         entry.attempts = entry.attempts.saturating_sub(part.attempts);
+        entry.repeated = entry.repeated.saturating_sub(part.repeated);
         entry.refused = entry.refused.saturating_sub(part.refused);
         entry.cache.take(part.unspent);
         if let Some(meters) = entry.meters.as_mut().filter(|_| part.has_units) {
             meters.settled();
         }
-        entry.queued = part.attempts > 0 || entry.is_unsettled() || entry.quiet_reports > 0;
+        let attempts = part.attempts > 0 || part.repeated > 0;
+        entry.queued = attempts || entry.is_unsettled() || entry.quiet_reports > 0;
     }
 }

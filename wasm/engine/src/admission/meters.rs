@@ -51,6 +51,7 @@ pub(crate) struct Permits {
     peak: u32,
     admitted: u32,
     refused: u32,
+    turned_away: u32,
     pub(crate) denial: Option<Denial>,
 }
 
@@ -101,7 +102,10 @@ impl Meters {
             meter.refuse();
         }
         let permits = self.permits.as_mut().filter(|_| unit.is_concurrency());
-        permits.into_iter().for_each(Permits::refuse);
+        if let Some(permits) = permits {
+            permits.refuse();
+            permits.turn_away();
+        }
     }
 
     /// Forgets the denials of all units.
@@ -251,6 +255,11 @@ impl Permits {
         self.peak = self.peak.max(self.in_use);
     }
 
+    /// A request is refused.
+    pub(crate) fn turn_away(&mut self) {
+        self.turned_away = self.turned_away.saturating_add(1);
+    }
+
     /// A request does not go on, at least not now.
     pub(crate) fn refuse(&mut self) {
         self.refused = self.refused.saturating_add(1);
@@ -281,6 +290,7 @@ impl Permits {
             peak: self.peak,
             admitted: self.admitted,
             refused: self.refused,
+            turned_away: self.turned_away,
         }
     }
 
@@ -288,7 +298,7 @@ impl Permits {
     pub(crate) fn settled(&mut self, held: u32) {
         self.held = held;
         self.peak = self.in_use;
-        (self.admitted, self.refused) = (0, 0);
+        (self.admitted, self.refused, self.turned_away) = (0, 0, 0);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate_core::client::{IfAwaited, LeaseState, PermitResult};
+use tollgate_core::client::{AwaitAction, LeaseState, PermitResult};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Tokens};
 
@@ -66,9 +66,14 @@ impl Admission {
             if result != DrawResult::Ready {
                 self.count_refused_permit(process, queues, request, target);
             }
-            self.note(&mut process.rules, request, target, result);
+            if self.note(&mut process.rules, request, target, result)
+                && let Some(permits) = self.permits(target)
+            {
+                permits.turn_away();
+            }
         }
-        if request.findings.admits() {
+        // One that is held for a permit keeps the others.
+        if !request.findings.is_denied() {
             return Ok(());
         }
         for target in request.targets() {
@@ -84,10 +89,14 @@ impl Admission {
 
     /// Spends the permits that were drawn for a request.
     #[cold]
-    pub(super) fn take_permits(&mut self, request: &Request) {
-        for target in request.targets() {
-            if let Some(permits) = self.permits(*target) {
+    pub(super) fn take_permits(&mut self, request: &mut Request) {
+        for index in 0..request.targets().len() {
+            let target = request.targets().get(index).copied();
+            // One that passes in shadow without a permit takes none from others.
+            let permits = target.and_then(|target| self.permits(target));
+            if let Some(permits) = permits.filter(|permits| permits.is_ready()) {
                 permits.take();
+                request.note_permit(index);
             }
         }
     }
@@ -134,10 +143,10 @@ impl Admission {
             return Ok(DrawResult::Denied(denial));
         }
         let (usage, workers) = (permits.usage(me), process.table.worker_count());
-        let if_awaited = request.if_awaited(&process.rules, target);
+        let action = request.action(&process.rules, target);
         let changed = self.change_scope(process, target, now, |scope_state, policy| {
             let limiter = scope_state.concurrency.as_mut()?;
-            let permits = limiter.draw(now, policy, &usage, workers, if_awaited);
+            let permits = limiter.draw(now, policy, &usage, workers, action);
             Some(PermitReading {
                 permits,
                 limit: limit_told(limiter.capacity(), || {
@@ -155,7 +164,7 @@ impl Admission {
         let Some(reading) = result else {
             return Ok(DrawResult::Ready);
         };
-        if due_changed && if_awaited != IfAwaited::Hold {
+        if due_changed && action != AwaitAction::Hold {
             // The request is not held, but the permit is still to be asked for at once.
             self.ask_soon(target, slot);
         }

@@ -73,6 +73,8 @@ pub struct Request {
     pub(crate) shadow_counted: bool,
     /// True if some targets limit requests in flight.
     pub(crate) needs_permits: bool,
+    /// The targets, as bits of their indices, of which it has taken permits.
+    pub(crate) permits_taken: u32,
     /// True if the stream counts in some targets until it ends.
     pub(crate) counts_until_end: bool,
     /// True if the cost at some targets is known only at the end.
@@ -171,6 +173,7 @@ impl Request {
             shadowed: None,
             shadow_counted: false,
             needs_permits: false,
+            permits_taken: 0,
             counts_until_end: false,
             has_final_cost: false,
             has_canonical: false,
@@ -193,6 +196,7 @@ impl Request {
         self.shadow_counted |= self.findings.shadowed;
         self.findings = Findings::default();
         self.shadowed = self.shadowed_early;
+        self.permits_taken = 0;
     }
 
     /// Notes a refusal by a rule in shadow mode. Requests that wait are decided on again and again,
@@ -278,6 +282,21 @@ impl Request {
     pub(crate) fn attempts_at(&self, index: Option<usize>) -> u32 {
         let cost = index.map_or(self.cost, |index| self.cost_at(index));
         u32::try_from(cost.whole()).unwrap_or(u32::MAX)
+    }
+
+    /// Notes that the request has taken a permit of its target at `index`.
+    pub(crate) fn note_permit(&mut self, index: usize) {
+        let bit = u32::try_from(index)
+            .ok()
+            .and_then(|index| 1_u32.checked_shl(index));
+        self.permits_taken |= bit.unwrap_or(0);
+    }
+
+    /// Returns whether the request has taken a permit of its target at `index`.
+    pub(crate) fn has_taken_permit(&self, index: usize) -> bool {
+        let index = u32::try_from(index).ok();
+        let rest = index.and_then(|index| self.permits_taken.checked_shr(index));
+        rest.is_some_and(|rest| rest & 1 == 1)
     }
 
     /// Lets the request count nowhere: it goes on without a decision and took nothing to put back.

@@ -34,6 +34,8 @@ pub(crate) struct Entry {
     pub(crate) cache: TokenCache,
     /// Attempts that the shared table does not know of yet.
     pub(crate) attempts: u32,
+    /// Attempts of requests that wait, which were counted before.
+    pub(crate) repeated: u32,
     /// The part of all attempts that was refused, and that the shared table does not know of yet.
     pub(crate) refused: u32,
     /// True if the entry waits in the worker's queue for its attempts to be counted.
@@ -86,6 +88,7 @@ impl Entry {
             key: key.into(),
             cache: TokenCache::default(),
             attempts: 0,
+            repeated: 0,
             refused: 0,
             queued: false,
             slot,
@@ -123,6 +126,7 @@ impl Entry {
         let meters = self.meters.as_ref();
         self.attempts > 0
             || self.refused > 0
+            || self.repeated > 0
             || self.cache.left() > Tokens::ZERO
             || meters.is_some_and(|meters| meters.is_unsettled())
     }

@@ -115,7 +115,7 @@ impl Admission {
             counted: None,
             paid: request.cost,
         };
-        for target in request.targets() {
+        for (index, target) in request.targets().iter().enumerate() {
             let has_final_cost = rules.has_final_cost(target.rule);
             let Some(entry) = entry(&mut self.tables, *target) else {
                 continue;
@@ -126,6 +126,7 @@ impl Admission {
                 continue;
             }
             let permits = meters.and_then(|meters| meters.permits.as_ref());
+            let permits = permits.filter(|_| request.has_taken_permit(index));
             let prepaid = request.prepaid.as_ref();
             open.targets.push(StreamTarget {
                 target: *target,

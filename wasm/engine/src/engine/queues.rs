@@ -118,7 +118,7 @@ impl<H: Host> Engine<H> {
     pub(super) fn count_waiting(&mut self, now: Instant) {
         let workers = self.process.table.worker_count();
         for (target, attempts) in self.queues.attempts(now, workers) {
-            self.admission.count_attempts_of(target, attempts);
+            self.admission.count_again(target, attempts);
         }
     }
 

@@ -219,18 +219,21 @@ pub struct UnitResponse {
     pub draw: ::core::option::Option<DrawResponse>,
 }
 /// Tokens that a client has of the bucket of the whole fleet. They are its own until its lease ends; its
-/// lease may be one of nothing. Tokens are counted in millionths. Of requests in flight all are zero: the
-/// response says that the lease is of what the client has in flight and no more.
+/// lease may be one of nothing. Tokens are counted in millionths. Of requests in flight the
+/// lease is of what the client has in flight and no more, and of the draw there are only `granted` and
+/// `next_ms`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DrawResponse {
     /// All that were ever granted to this account of the client. What is more than in the last answer that
-    /// it has applied is new.
+    /// it has applied is new. Of requests in flight: the number up to which new ones may begin; the lease may
+    /// be of more, which have not ended yet.
     #[prost(uint64, tag = "1")]
     pub granted: u64,
     /// Tokens that are left in the bucket.
     #[prost(uint64, tag = "2")]
     pub left: u64,
-    /// If it got fewer than it needs: when to draw again, at most a day.
+    /// If it got fewer than it needs: when to draw again, at most a day. Of requests in flight: if others have
+    /// permits of its share, and are to give them back.
     #[prost(uint64, optional, tag = "3")]
     pub next_ms: ::core::option::Option<u64>,
 }

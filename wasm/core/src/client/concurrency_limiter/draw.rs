@@ -6,14 +6,17 @@
 
 use core::time::Duration;
 
-use super::{ConcurrencyLimiter, IfAwaited, PermitResult, whole};
+use super::{AwaitAction, ConcurrencyLimiter, PermitResult, whole};
 use crate::client::Policy;
 use crate::client::process_lease::Phase;
 use crate::lease::Answer;
 use crate::units::{Capacity, Instant};
 
-/// Interval at which ends are told, and at which permits are drawn of which there were too few.
+/// Interval after which ends are told, and permits are drawn again of which there were too few.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// Answers in a row without the permits that were asked for, each of which doubles that interval.
+const VAIN_MAX: u8 = 2;
 
 /// Requests that begin between two requests to the coordinator from which unused permits are kept.
 const BUSY_FROM: u32 = 2;
@@ -33,6 +36,10 @@ pub(in crate::client) struct PermitDraws {
     pub(in crate::client) held_until: Option<Instant>,
     /// Time until which all permits are in use, by the last answer.
     pub(in crate::client) none_until: Option<Instant>,
+    /// Answers in a row that brought fewer than were asked for, bounded.
+    pub(in crate::client) vain: u8,
+    /// Whether others have to give back permits that are this client's by its share.
+    pub(in crate::client) lacks: bool,
 }
 
 // === impl ConcurrencyLimiter ===
@@ -50,31 +57,39 @@ impl ConcurrencyLimiter {
         held || pending
     }
 
+    /// Whether the coordinator lets it draw, and does not answer.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.draws.offered && self.lease.client.failures > 0
+    }
+
     /// Has a permit asked for of which there are too few here, unless it is known that there is none.
     pub(super) fn draw_of_fleet(
         &mut self,
         now: Instant,
         policy: &Policy,
         worker: u64,
-        if_awaited: IfAwaited,
+        action: AwaitAction,
     ) -> PermitResult {
-        let client = &self.lease.client;
-        let answers = client.failures == 0 && client.valid_lease(now).is_some();
-        let is_growing = self.lease.is_growing(now);
+        let client = &mut self.lease.client;
+        let has_lease = client.valid_lease(now).is_some();
+        let has_all = client
+            .capacity
+            .is_some_and(|capacity| self.gets >= capacity);
         let none = self.draws.none_until.is_some_and(|until| now < until);
-        if !self.draws.offered || !answers || (none && !is_growing) {
+        let in_vain = has_all || (none && !self.draws.lacks);
+        if !self.draws.offered || client.failures > 0 || !has_lease || in_vain {
             return PermitResult::Denied;
         }
-        if !is_growing && !self.lease.client.is_waiting() {
-            self.lease.client.make_due(now);
+        if !self.draws.lacks && !client.is_waiting() {
+            client.make_due(now);
         }
         let held = self.draws.held_until.filter(|until| now < *until);
         let until = held.unwrap_or_else(|| now.saturating_add(policy.first_lease_wait));
-        let if_awaited = match if_awaited {
-            IfAwaited::Hold if until <= now => IfAwaited::Refuse,
+        let action = match action {
+            AwaitAction::Hold if until <= now => AwaitAction::Refuse,
             other => other,
         };
-        self.await_permit(worker, until, if_awaited)
+        self.await_permit(worker, until, action)
     }
 
     /// Counts a request of `worker` that needs a permit for which the coordinator is asked, until `until` at
@@ -83,22 +98,22 @@ impl ConcurrencyLimiter {
         &mut self,
         worker: u64,
         until: Instant,
-        if_awaited: IfAwaited,
+        action: AwaitAction,
     ) -> PermitResult {
         let Some(share) = self.share(worker) else {
             return PermitResult::Denied;
         };
-        match if_awaited {
-            IfAwaited::Hold => {
+        match action {
+            AwaitAction::Hold => {
                 share.waiting = share.waiting.saturating_add(1);
                 self.draws.held_until = Some(until);
                 PermitResult::Pending { until }
             }
-            IfAwaited::Refuse => {
+            AwaitAction::Refuse => {
                 share.waiting = share.waiting.max(1);
                 PermitResult::Denied
             }
-            IfAwaited::Admit => {
+            AwaitAction::Admit => {
                 share.held = share.held.saturating_add(1);
                 let held = share.held;
                 PermitResult::Held { held, spare: 0 }
@@ -106,15 +121,15 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Notes the permits that are held, and has those told of soon that are not needed any more.
-    pub(super) fn note_use(&mut self, now: Instant, begun: u32) {
-        if !self.draws.offered {
-            return;
-        }
-        let held = self.held();
+    /// Notes that so many requests have begun, and the permits that are held.
+    pub(super) fn note_use(&mut self, begun: u32) {
         self.draws.begun = self.draws.begun.saturating_add(begun);
-        self.draws.most = self.draws.most.max(held);
-        let lease = self.lease.client.valid_lease(now);
+        self.draws.most = self.draws.most.max(self.held());
+    }
+
+    /// Has permits that are not needed any more told of soon.
+    pub(super) fn note_ends(&mut self, now: Instant) {
+        let (held, lease) = (self.held(), self.lease.client.valid_lease(now));
         if lease.is_some_and(|lease| held < whole(lease.capacity)) {
             self.draws.ended = true;
             self.tell_soon();
@@ -139,11 +154,14 @@ impl ConcurrencyLimiter {
             false => held,
         };
         (self.draws.begun, self.draws.most) = (0, held);
-        self.draws.ended = false;
+        // Those that are kept go back after the next interval without new requests.
+        self.draws.ended = keeps > held;
         let kept = Capacity::from_whole(keeps.into());
-        self.gets = self.gets.min(kept);
-        if let Some(lease) = &mut self.lease.client.lease {
-            lease.capacity = lease.capacity.min(kept);
+        if !self.is_cut_off() {
+            self.gets = self.gets.min(kept);
+            if let Some(lease) = &mut self.lease.client.lease {
+                lease.capacity = lease.capacity.min(kept);
+            }
         }
         let waiting = self.shares.iter().map(|share| share.waiting);
         waiting.fold(keeps, u32::saturating_add)
@@ -152,8 +170,20 @@ impl ConcurrencyLimiter {
     /// Takes what an answer says of draws.
     pub(super) fn apply_draw(&mut self, now: Instant, answer: &Answer) {
         self.draws.offered = answer.draw.is_some();
+        self.draws.lacks = answer.draw.is_some_and(|draw| draw.next.is_some());
+        if let Some(draw) = &answer.draw {
+            // More may be in flight, and be leased, than new requests may begin.
+            self.gets = self
+                .gets
+                .min(Capacity::from_micros(draw.granted.as_micros()));
+        }
         let is_short = self.gets < self.lease.reported;
-        self.draws.none_until = is_short.then(|| now.saturating_add(ASK_AGAIN_AFTER));
+        let interval = ASK_AGAIN_AFTER.saturating_mul(1 << self.draws.vain.min(VAIN_MAX));
+        self.draws.none_until = is_short.then(|| now.saturating_add(interval));
+        self.draws.vain = match is_short {
+            true => self.draws.vain.saturating_add(1).min(VAIN_MAX),
+            false => 0,
+        };
         self.end_waits();
         self.tell_soon();
     }

@@ -29,7 +29,7 @@ impl Process {
     fn draw(&mut self, worker: u64, in_use: u32) -> PermitResult {
         let usage = usage(worker, in_use);
         self.limiter
-            .draw(self.now, &self.policy, &usage, 2, IfAwaited::Hold)
+            .draw(self.now, &self.policy, &usage, 2, AwaitAction::Hold)
     }
 
     fn say(&mut self, worker: u64, in_use: u32, admitted: u32, refused: u32) -> bool {
@@ -123,7 +123,7 @@ fn whom_nobody_can_hold_has_the_safe_capacity_while_cold() {
     let mut in_flight = 0;
     while let PermitResult::Held { held, spare } =
         p.limiter
-            .draw(p.now, &policy, &usage(1, in_flight), 1, IfAwaited::Refuse)
+            .draw(p.now, &policy, &usage(1, in_flight), 1, AwaitAction::Refuse)
     {
         assert!(held <= in_flight + spare.max(1), "{held} of {in_flight}");
         in_flight = held;
@@ -222,7 +222,7 @@ fn what_was_never_lent_is_not_claimed() {
     let mut p = Process::new();
     let policy = p.policy.clone();
     p.limiter
-        .draw(p.now, &policy, &usage(1, 9), 1, IfAwaited::Refuse);
+        .draw(p.now, &policy, &usage(1, 9), 1, AwaitAction::Refuse);
     p.say(1, 10, 10, 0);
     let request = p.ask();
     p.answer(request.sequence, Capacity::from_whole(4));

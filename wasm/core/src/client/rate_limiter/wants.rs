@@ -6,6 +6,9 @@ use crate::client::demand_estimator::deviation;
 use crate::lease::Unit;
 use crate::units::{Capacity, Instant, Tokens};
 
+/// Wants of a client that has something to report, and wants nothing.
+const LEAST: Capacity = Capacity::from_micros(1);
+
 // === impl RateLimiter ===
 
 impl RateLimiter {
@@ -37,19 +40,26 @@ impl RateLimiter {
 
     /// Wants of the client at `now`: the attempts, or, when they have ended, its last wants until
     /// its bucket is full again. Tokens that a bucket earns are part of the capacity as much as
-    /// those that are spent: earned beside the leases they would come on top. What was counted since the last
-    /// report is told before that, too.
+    /// those that are spent: earned beside the leases they would come on top.
     pub(super) fn wants_at(&self, now: Instant, policy: &Policy) -> Capacity {
         let silence = now.saturating_since(self.last_attempt);
         let wants = self.to_say(now);
         if wants > Capacity::ZERO && silence < policy.idle_after {
             return wants;
         }
-        let has_news = self.lease.client.tally.has_more();
-        if (has_news || self.refills_until(now).is_some()) && silence < ABANDONED_AFTER {
+        if silence >= ABANDONED_AFTER {
+            return Capacity::ZERO;
+        }
+        if self.refills_until(now).is_some() {
             return self.lease.reported;
         }
-        Capacity::ZERO
+        // Of what was counted since the last report the coordinator hears before the lease is released.
+        let client = &self.lease.client;
+        let has_news = client.tally.has_more() && client.failures == 0;
+        match has_news && self.lease.reported > LEAST {
+            true => LEAST,
+            false => Capacity::ZERO,
+        }
     }
 
     /// Wants to say by the present attempts, if they have not been silent for long.

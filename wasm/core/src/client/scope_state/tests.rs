@@ -1,5 +1,5 @@
 use super::*;
-use crate::client::{DrawResult, IfAwaited, PermitResult, WorkerUsage};
+use crate::client::{AwaitAction, DrawResult, PermitResult, WorkerUsage};
 use crate::lease::{Answer, Epoch, LeaseTerms};
 use crate::units::{Capacity, Tokens};
 
@@ -54,7 +54,7 @@ fn use_all(scope_state: &mut ScopeState, now: Instant) {
             in_use: 3,
             ..WorkerUsage::default()
         };
-        concurrency.draw(now, &policy, &usage, 1, IfAwaited::Hold);
+        concurrency.draw(now, &policy, &usage, 1, AwaitAction::Hold);
     }
 }
 
@@ -165,7 +165,7 @@ fn a_scope_state_with_something_in_flight_is_nobody_elses() {
         ..WorkerUsage::default()
     };
     assert!(matches!(
-        concurrency.draw(at(0), &policy, &usage, 1, IfAwaited::Refuse),
+        concurrency.draw(at(0), &policy, &usage, 1, AwaitAction::Refuse),
         PermitResult::Held { .. }
     ));
     assert!(!scope_state.is_reusable(at(3_600_000)));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::client::{IfAwaited, Policy, WorkerUsage};
+use crate::client::{AwaitAction, Policy, WorkerUsage};
 use core::time::Duration;
 use proptest::prelude::*;
 
@@ -86,8 +86,9 @@ fn exercise(bytes: &[u8]) {
                 peak: u32::MAX,
                 admitted: u32::MAX,
                 refused: u32::MAX,
+                turned_away: u32::MAX,
             };
-            concurrency.draw(now, &policy, &usage, u32::MAX, IfAwaited::Refuse);
+            concurrency.draw(now, &policy, &usage, u32::MAX, AwaitAction::Refuse);
             concurrency.sweep(now, &[]);
         }
         scope_state.ask(now, &policy);
@@ -335,7 +336,7 @@ proptest! {
                 4 => scope_state.set_terms(now, &policy, &Unit::ALL[..(n % 5) as usize], None),
                 5 => if let Some(concurrency) = &mut scope_state.concurrency {
                     let usage = WorkerUsage { worker: n, in_use: n as u32, ..WorkerUsage::default() };
-                    concurrency.draw(now, &policy, &usage, 2, IfAwaited::Refuse);
+                    concurrency.draw(now, &policy, &usage, 2, AwaitAction::Refuse);
                 },
                 _ => if let Some(concurrency) = &mut scope_state.concurrency {
                     concurrency.sweep(now, &[n]);

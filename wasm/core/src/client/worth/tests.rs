@@ -2,7 +2,7 @@ use core::num::NonZeroU64;
 use std::vec::Vec;
 
 use super::*;
-use crate::client::{DrawResult, IfAwaited, LeaseMessage, LeaseState, Policy, WorkerUsage};
+use crate::client::{AwaitAction, DrawResult, LeaseMessage, LeaseState, Policy, WorkerUsage};
 use crate::lease::{
     Answer, ClientId, ClientRun, Epoch, LeaseTerms, Origin, ResourceId, Run, UnitAnswer,
 };
@@ -323,7 +323,7 @@ fn bytes_and_permits_count_as_well() {
         ..WorkerUsage::default()
     };
     let limiter = state.concurrency.as_mut().unwrap();
-    limiter.draw(at(0), &policy, &usage, 1, IfAwaited::Refuse);
+    limiter.draw(at(0), &policy, &usage, 1, AwaitAction::Refuse);
     assert_eq!(state.worth(at(1000)), None, "a permit");
     let limiter = state.concurrency.as_mut().unwrap();
     limiter.report(at(1000), &usage);

@@ -129,7 +129,7 @@ impl Allocation {
     }
 
     /// Grants the tokens that a client needs, as far as they are there; without a `request`, which was
-    /// answered before, none. Permits are leased, and the answer says that each is to be drawn.
+    /// answered before, none.
     pub(super) fn draw(
         &mut self,
         now: Instant,
@@ -137,7 +137,7 @@ impl Allocation {
         request: Option<&DrawRequest>,
     ) -> Option<DrawAnswer> {
         if self.draws_permits(entry) && now >= self.learning_until {
-            return Some(DrawAnswer::default());
+            return Some(self.permits(now, entry));
         }
         if !entry.draws.is_offered {
             return None;
@@ -149,6 +149,18 @@ impl Allocation {
             left: self.fleet.map_or(Tokens::ZERO, |bucket| bucket.left(now)),
             next,
         })
+    }
+
+    /// Permits up to which the client of `entry` may begin requests: its share of those that it is leased, for
+    /// it may have more in flight. With the time after which to ask again if others have to give back first.
+    fn permits(&self, now: Instant, entry: &ClientEntry) -> DrawAnswer {
+        let (entitled, leased) = (self.entitled(entry), entry.granted.capacity);
+        let next = (leased < entitled).then(|| self.times(now).min_refresh);
+        DrawAnswer {
+            granted: Tokens::from_micros(leased.min(entitled).as_micros()),
+            left: Tokens::ZERO,
+            next,
+        }
     }
 
     /// Grants tokens. Returns the time after which to draw again if they are too few.

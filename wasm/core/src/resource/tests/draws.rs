@@ -326,3 +326,16 @@ fn one_that_cannot_draw_permits_has_headroom() {
     let mut all = InFlight::new();
     assert_eq!(all.ask(0, (0, 2), false), (5, false));
 }
+
+#[test]
+fn what_is_in_flight_beyond_the_share_is_leased_on_until_it_ends() {
+    let mut all = InFlight::new();
+    assert_eq!(all.ask(0, (0, 5), true), (5, true));
+    for _ in 0..3000 {
+        assert_eq!(all.ask(0, (5, 5), true), (5, true));
+        assert_eq!(all.ask(1, (0, 3), true), (0, true));
+    }
+    // Its share is less, and one of the five has ended.
+    assert_eq!(all.ask(0, (4, 5), true), (4, true));
+    assert_eq!(all.ask(1, (0, 3), true), (1, true));
+}

@@ -17,11 +17,16 @@ impl LimitSource for UnitLimits {
 }
 
 /// Returns the figures of the limit, to which so many requests per second come at each of `envoys`.
-fn play(envoys: u32, each: f64, (unit, most): (Unit, u64)) -> LimitFigures {
+fn play(envoys: u32, each: f64, limit: (Unit, u64)) -> LimitFigures {
+    play_long(envoys, each, limit, 500)
+}
+
+/// The same with requests that take so many milliseconds.
+fn play_long(envoys: u32, each: f64, (unit, most): (Unit, u64), takes: u64) -> LimitFigures {
     let mut scenario = fleet(envoys, each);
     scenario.measure_from = Span::default();
     scenario.demand[0].arrivals = Arrivals::Poisson;
-    scenario.demand[0].takes = Span::from_millis(500);
+    scenario.demand[0].takes = Span::from_millis(takes);
     scenario.demand[0].bytes = [0, 50_000];
     let limits = Box::new(UnitLimits(unit, most));
     let mut run = Simulation::new(scenario, vec![limits]).unwrap();
@@ -65,6 +70,17 @@ fn a_permit_is_wherever_it_is_needed() {
             limit.of_ideal.unwrap() >= 0.99,
             "{envoys} Envoys: {limit:?}"
         );
+    }
+}
+
+/// A lease of ten seconds ends meanwhile, and shares change.
+#[test]
+fn requests_that_outlast_their_lease_stay_counted() {
+    for (envoys, max, rate) in [(2, 5, 2.0), (5, 5, 3.0), (10, 20, 20.0)] {
+        let each = rate / f64::from(envoys);
+        let limit = play_long(envoys, each, (Unit::Concurrency, max), 14_000);
+        assert_eq!(limit.beyond, 0.0, "{envoys} Envoys: {limit:?}");
+        assert!(limit.admitted * 10 >= limit.ideal * 9, "{limit:?}");
     }
 }
 

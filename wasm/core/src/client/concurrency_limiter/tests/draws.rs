@@ -6,6 +6,17 @@ use crate::lease::DrawAnswer;
 impl Process {
     /// Answers that each permit is drawn, and that it gets so many; after `soon` it is to ask again.
     fn answer_draw(&mut self, sequence: u64, gets: u64, soon: Duration) {
+        self.answer_share(sequence, (gets, gets), soon);
+    }
+
+    /// The same with a share of what it gets, up to which new requests may begin. `soon` below a second says
+    /// that it lacks some of that.
+    fn answer_share(&mut self, sequence: u64, (gets, share): (u64, u64), soon: Duration) {
+        let draw = DrawAnswer {
+            granted: Tokens::from_whole(share),
+            left: Tokens::ZERO,
+            next: (soon < Duration::from_secs(1)).then_some(soon),
+        };
         let answer = Answer {
             lease: Some(LeaseTerms {
                 capacity: Capacity::from_whole(gets),
@@ -17,7 +28,7 @@ impl Process {
             safe: Some(Capacity::from_whole(3)),
             capacity: Capacity::from_whole(5),
             burst: None,
-            draw: Some(DrawAnswer::default()),
+            draw: Some(draw),
         };
         let origin = Origin::alone(Epoch(1));
         assert!(
@@ -40,10 +51,9 @@ impl Process {
         process
     }
 
-    fn unheld(&mut self, in_use: u32, if_awaited: IfAwaited) -> PermitResult {
+    fn unheld(&mut self, in_use: u32, action: AwaitAction) -> PermitResult {
         let usage = usage(1, in_use);
-        self.limiter
-            .draw(self.now, &self.policy, &usage, 2, if_awaited)
+        self.limiter.draw(self.now, &self.policy, &usage, 2, action)
     }
 
     /// What it says that it has, and wants.
@@ -118,12 +128,12 @@ fn one_without_anything_in_flight_uses_no_safe_capacity() {
     let mut p = Process::drawing(1);
     p.say(1, 0, 0, 0);
     assert!(matches!(p.message(), LeaseMessage::Release { .. }));
-    assert_eq!(p.unheld(0, IfAwaited::Refuse), PermitResult::Denied);
+    assert_eq!(p.unheld(0, AwaitAction::Refuse), PermitResult::Denied);
     assert_eq!(p.has_and_wants(), whole(0, 1));
     // Nobody answers.
     p.after(300);
     assert!(matches!(
-        p.unheld(0, IfAwaited::Refuse),
+        p.unheld(0, AwaitAction::Refuse),
         PermitResult::Held { .. }
     ));
 }
@@ -132,13 +142,13 @@ fn one_without_anything_in_flight_uses_no_safe_capacity() {
 fn a_request_in_shadow_takes_a_permit_that_nobody_has_lent_once() {
     let mut p = Process::drawing(1);
     assert_eq!(
-        p.unheld(1, IfAwaited::Admit),
+        p.unheld(1, AwaitAction::Admit),
         PermitResult::Held { held: 2, spare: 0 }
     );
     let request = p.ask();
     assert_eq!((request.has, request.demand.wants()), whole(1, 2));
     p.answer_draw(request.sequence, 1, Duration::from_secs(1));
-    assert_eq!(p.unheld(2, IfAwaited::Admit), PermitResult::Denied);
+    assert_eq!(p.unheld(2, AwaitAction::Admit), PermitResult::Denied);
 }
 
 #[test]
@@ -147,4 +157,76 @@ fn nobody_waits_where_nobody_may() {
     p.policy.first_lease_wait = Duration::ZERO;
     assert_eq!(p.draw(1, 1), PermitResult::Denied);
     assert_eq!(p.has_and_wants(), whole(1, 2));
+}
+
+#[test]
+fn whose_calls_fail_goes_on_with_its_safe_capacity() {
+    let mut p = Process::drawing(1);
+    p.draw(1, 1);
+    let sequence = p.ask().sequence;
+    p.limiter.handle_failure(p.now, sequence, 1);
+    assert_eq!(p.limiter.limit(p.now, &p.policy), 3, "safe");
+    assert_eq!(p.draw(1, 1), PermitResult::Held { held: 2, spare: 0 });
+    assert_eq!(p.draw(1, 2), PermitResult::Held { held: 3, spare: 0 });
+    assert_eq!(p.draw(1, 3), PermitResult::Denied);
+    // It claims no more than it was lent.
+    p.after(2000);
+    assert_eq!(p.has_and_wants(), whole(1, 3));
+}
+
+#[test]
+fn what_is_in_flight_beyond_the_share_stays_leased_and_nothing_begins() {
+    let mut p = Process::drawing(5);
+    let sequence = p.after(600).ask().sequence;
+    p.answer_share(sequence, (5, 3), Duration::from_secs(1));
+    p.say(1, 4, 0, 0);
+    assert_eq!(p.draw(1, 4), PermitResult::Denied);
+    p.after(20);
+    assert_eq!(p.has_and_wants().0, Capacity::from_whole(4));
+}
+
+#[test]
+fn one_that_has_all_permits_asks_for_no_more() {
+    let mut p = Process::drawing(5);
+    let sequence = p.limiter.lease.client.sequence;
+    assert_eq!(p.draw(1, 5), PermitResult::Denied);
+    p.after(10);
+    assert_eq!(p.message(), LeaseMessage::Nothing);
+    assert_eq!(p.limiter.lease.client.sequence, sequence);
+}
+
+#[test]
+fn a_permit_that_was_just_granted_makes_no_call() {
+    let mut p = Process::drawing(1);
+    let due = p.limiter.due();
+    p.draw(1, 1);
+    let sequence = p.ask().sequence;
+    p.answer_draw(sequence, 2, Duration::from_secs(1));
+    let regular = p.limiter.due();
+    assert!(matches!(p.draw(1, 1), PermitResult::Held { held: 2, .. }));
+    assert_eq!(p.limiter.due(), regular, "after {due:?}");
+}
+
+#[test]
+fn a_request_that_waits_outlasts_the_window() {
+    let mut p = Process::drawing(1);
+    p.say(1, 0, 0, 0);
+    p.message();
+    p.after(990).draw(1, 0);
+    p.after(20);
+    assert_eq!(p.has_and_wants(), whole(0, 1));
+}
+
+#[test]
+fn only_what_is_refused_counts_as_that() {
+    let mut p = Process::drawing(1);
+    let usage = WorkerUsage {
+        admitted: 2,
+        refused: 5,
+        turned_away: 3,
+        ..usage(1, 1)
+    };
+    p.limiter.report(p.now, &usage);
+    let counts = p.limiter.lease.client.tally.counts;
+    assert_eq!((counts.attempts, counts.refused), (1 + 2 + 3, 3));
 }
