@@ -123,7 +123,7 @@ pub struct DrawAnswer {
     /// All that were ever granted to this account of this run of the client. Of requests in flight the number up
     /// to which new ones may begin; more may be leased, because they have not ended yet.
     pub granted: Tokens,
-    /// Tokens that are left.
+    /// Tokens that are left. Of requests in flight more than none while it is not known what others have.
     pub left: Tokens,
     /// Time after which the client should draw again, if it got fewer than it needs.
     pub next: Option<Duration>,

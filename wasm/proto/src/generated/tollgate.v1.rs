@@ -220,8 +220,7 @@ pub struct UnitResponse {
 }
 /// Tokens that a client has of the bucket of the whole fleet. They are its own until its lease ends; its
 /// lease may be one of nothing. Tokens are counted in millionths. Of requests in flight the
-/// lease is of what the client has in flight and no more, and of the draw there are only `granted` and
-/// `next_ms`.
+/// lease is of what the client has in flight and no more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DrawResponse {
     /// All that were ever granted to this account of the client. What is more than in the last answer that
@@ -229,7 +228,8 @@ pub struct DrawResponse {
     /// be of more, which have not ended yet.
     #[prost(uint64, tag = "1")]
     pub granted: u64,
-    /// Tokens that are left in the bucket.
+    /// Tokens that are left in the bucket. Of requests in flight: more than none if the coordinator does not know
+    /// yet what others have; meanwhile the client may begin as many as without a lease.
     #[prost(uint64, tag = "2")]
     pub left: u64,
     /// If it got fewer than it needs: when to draw again, at most a day. Of requests in flight: if others have

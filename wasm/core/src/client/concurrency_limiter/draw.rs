@@ -10,13 +10,19 @@ use super::{AwaitAction, ConcurrencyLimiter, PermitResult, whole};
 use crate::client::Policy;
 use crate::client::process_lease::Phase;
 use crate::lease::Answer;
-use crate::units::{Capacity, Instant};
+use crate::units::{Capacity, Instant, Tokens};
 
 /// Interval after which ends are told, and permits are drawn again of which there were too few.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// Answers in a row without the permits that were asked for, each of which doubles that interval.
 const VAIN_MAX: u8 = 2;
+
+/// The same for a client that has all permits, of which nobody else can give any back.
+const VAIN_MAX_OF_ALL: u8 = 5;
+
+/// Calls that fail in a row from which the coordinator counts as away. Until then requests are held.
+const AWAY_FROM: u8 = 2;
 
 /// Requests that begin between two requests to the coordinator from which unused permits are kept.
 const BUSY_FROM: u32 = 2;
@@ -38,8 +44,12 @@ pub(in crate::client) struct PermitDraws {
     pub(in crate::client) none_until: Option<Instant>,
     /// Answers in a row that brought fewer than were asked for, bounded.
     pub(in crate::client) vain: u8,
+    /// Whether more was wanted when the coordinator was last asked.
+    pub(in crate::client) asked: bool,
     /// Whether others have to give back permits that are this client's by its share.
     pub(in crate::client) lacks: bool,
+    /// Whether the coordinator does not know yet what others have.
+    pub(in crate::client) learns: bool,
 }
 
 // === impl ConcurrencyLimiter ===
@@ -57,9 +67,10 @@ impl ConcurrencyLimiter {
         held || pending
     }
 
-    /// Whether the coordinator lets it draw, and does not answer.
+    /// Whether it draws, and the coordinator does not answer, or does not know yet what it may lend.
     pub(super) fn is_cut_off(&self) -> bool {
-        self.draws.offered && self.lease.client.failures > 0
+        let is_away = self.lease.client.failures >= AWAY_FROM;
+        self.draws.offered && (is_away || self.draws.learns)
     }
 
     /// Has a permit asked for of which there are too few here, unless it is known that there is none.
@@ -70,17 +81,15 @@ impl ConcurrencyLimiter {
         worker: u64,
         action: AwaitAction,
     ) -> PermitResult {
+        let is_cut_off = self.is_cut_off();
         let client = &mut self.lease.client;
         let has_lease = client.valid_lease(now).is_some();
-        let has_all = client
-            .capacity
-            .is_some_and(|capacity| self.gets >= capacity);
         let none = self.draws.none_until.is_some_and(|until| now < until);
-        let in_vain = has_all || (none && !self.draws.lacks);
-        if !self.draws.offered || client.failures > 0 || !has_lease || in_vain {
+        let in_vain = none && !self.draws.lacks;
+        if !self.draws.offered || is_cut_off || !has_lease || in_vain {
             return PermitResult::Denied;
         }
-        if !self.draws.lacks && !client.is_waiting() {
+        if !self.draws.lacks && client.may_hurry() {
             client.make_due(now);
         }
         let held = self.draws.held_until.filter(|until| now < *until);
@@ -157,6 +166,10 @@ impl ConcurrencyLimiter {
         // Those that are kept go back after the next interval without new requests.
         self.draws.ended = keeps > held;
         let kept = Capacity::from_whole(keeps.into());
+        if kept < self.gets {
+            self.draws.none_until = None;
+            self.draws.vain = 0;
+        }
         if !self.is_cut_off() {
             self.gets = self.gets.min(kept);
             if let Some(lease) = &mut self.lease.client.lease {
@@ -164,24 +177,33 @@ impl ConcurrencyLimiter {
             }
         }
         let waiting = self.shares.iter().map(|share| share.waiting);
-        waiting.fold(keeps, u32::saturating_add)
+        let wants = waiting.fold(keeps, u32::saturating_add);
+        let lease = self.lease.client.lease;
+        self.draws.asked = lease.is_none_or(|lease| wants > whole(lease.capacity));
+        wants
     }
 
     /// Takes what an answer says of draws.
     pub(super) fn apply_draw(&mut self, now: Instant, answer: &Answer) {
         self.draws.offered = answer.draw.is_some();
         self.draws.lacks = answer.draw.is_some_and(|draw| draw.next.is_some());
+        self.draws.learns = answer.draw.is_some_and(|draw| draw.left > Tokens::ZERO);
         if let Some(draw) = &answer.draw {
             // More may be in flight, and be leased, than new requests may begin.
             self.gets = self
                 .gets
                 .min(Capacity::from_micros(draw.granted.as_micros()));
         }
-        let is_short = self.gets < self.lease.reported;
-        let interval = ASK_AGAIN_AFTER.saturating_mul(1 << self.draws.vain.min(VAIN_MAX));
+        let is_short = self.draws.asked && self.gets < self.lease.reported;
+        let most = match self.gets >= answer.capacity {
+            true => VAIN_MAX_OF_ALL,
+            false => VAIN_MAX,
+        };
+        let vain = self.draws.vain.min(most);
+        let interval = ASK_AGAIN_AFTER.saturating_mul(1 << vain);
         self.draws.none_until = is_short.then(|| now.saturating_add(interval));
         self.draws.vain = match is_short {
-            true => self.draws.vain.saturating_add(1).min(VAIN_MAX),
+            true => vain.saturating_add(1),
             false => 0,
         };
         self.end_waits();

@@ -15,6 +15,8 @@ pub(in crate::resource) struct ClientEntry {
     /// Sequence of the latest request of that run.
     pub(in crate::resource) sequence: u64,
     pub(super) draws: ClientDraws,
+    /// Whether the last answer let it draw permits: it gives back those that are not in use by itself.
+    pub(super) draws_permits: bool,
     /// Its last report of what it was asked for.
     pub(super) tally: Tally,
     pub(super) granted: CountedLease,

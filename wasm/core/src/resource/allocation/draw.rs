@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::grant::suffices;
 use super::{Allocation, ClientEntry};
 use crate::lease::{DrawAnswer, DrawRequest, Unit};
 use crate::limit::Algorithm;
@@ -136,7 +137,8 @@ impl Allocation {
         entry: &mut ClientEntry,
         request: Option<&DrawRequest>,
     ) -> Option<DrawAnswer> {
-        if self.draws_permits(entry) && now >= self.learning_until {
+        entry.draws_permits = self.draws_permits(entry);
+        if entry.draws_permits {
             return Some(self.permits(now, entry));
         }
         if !entry.draws.is_offered {
@@ -153,13 +155,18 @@ impl Allocation {
 
     /// Permits up to which the client of `entry` may begin requests: its share of those that it is leased, for
     /// it may have more in flight. With the time after which to ask again if others have to give back first.
+    /// While it is not known what others have, some are left for all that is known.
     fn permits(&self, now: Instant, entry: &ClientEntry) -> DrawAnswer {
         let (entitled, leased) = (self.entitled(entry), entry.granted.capacity);
-        let next = (leased < entitled).then(|| self.times(now).min_refresh);
+        let learns = now < self.learning_until;
+        let lacks = !learns && !suffices(leased, entitled);
         DrawAnswer {
             granted: Tokens::from_micros(leased.min(entitled).as_micros()),
-            left: Tokens::ZERO,
-            next,
+            left: match learns {
+                true => Tokens::ONE,
+                false => Tokens::ZERO,
+            },
+            next: lacks.then(|| self.times(now).min_refresh),
         }
     }
 

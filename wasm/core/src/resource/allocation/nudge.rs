@@ -69,6 +69,10 @@ impl Allocation {
     /// Whether a client holds more than its share and headroom, by more than noise, while another
     /// lacks it or more is lent than there is.
     fn would_relieve(&self, now: Instant, entry: &ClientEntry) -> bool {
+        if entry.draws_permits {
+            // All of them are in flight.
+            return false;
+        }
         let granted = entry.granted.capacity;
         let lack = self.lack_at(now);
         if granted == Capacity::ZERO || (lack == Capacity::ZERO && !self.is_overlent()) {

@@ -43,6 +43,7 @@ impl Allocation {
             term,
             sequence: request.sequence,
             draws: ClientDraws::default(),
+            draws_permits: false,
             tally: Tally::default(),
             granted,
             granted_at: now,

@@ -68,6 +68,7 @@ impl Allocation {
             term: snapshot.client.run.term(),
             sequence: snapshot.sequence,
             draws: snapshot.draws,
+            draws_permits: false,
             tally: Tally::default(),
             granted,
             granted_at: now.saturating_sub(snapshot.granted_ago),

@@ -17,6 +17,20 @@ impl Process {
             left: Tokens::ZERO,
             next: (soon < Duration::from_secs(1)).then_some(soon),
         };
+        self.answer_with(sequence, gets, draw, soon);
+    }
+
+    /// Answers with a lease of so many, and whether some are left for all that is known.
+    fn answer_permits(&mut self, sequence: u64, gets: u64, left: Tokens) {
+        let draw = DrawAnswer {
+            granted: Tokens::from_whole(gets),
+            left,
+            next: None,
+        };
+        self.answer_with(sequence, gets, draw, Duration::from_secs(1));
+    }
+
+    fn answer_with(&mut self, sequence: u64, gets: u64, draw: DrawAnswer, soon: Duration) {
         let answer = Answer {
             lease: Some(LeaseTerms {
                 capacity: Capacity::from_whole(gets),
@@ -165,6 +179,9 @@ fn whose_calls_fail_goes_on_with_its_safe_capacity() {
     p.draw(1, 1);
     let sequence = p.ask().sequence;
     p.limiter.handle_failure(p.now, sequence, 1);
+    assert!(matches!(p.draw(1, 1), PermitResult::Pending { .. }));
+    let sequence = p.after(200).ask().sequence;
+    p.limiter.handle_failure(p.now, sequence, 1);
     assert_eq!(p.limiter.limit(p.now, &p.policy), 3, "safe");
     assert_eq!(p.draw(1, 1), PermitResult::Held { held: 2, spare: 0 });
     assert_eq!(p.draw(1, 2), PermitResult::Held { held: 3, spare: 0 });
@@ -180,19 +197,28 @@ fn what_is_in_flight_beyond_the_share_stays_leased_and_nothing_begins() {
     let sequence = p.after(600).ask().sequence;
     p.answer_share(sequence, (5, 3), Duration::from_secs(1));
     p.say(1, 4, 0, 0);
+    assert!(matches!(p.draw(1, 4), PermitResult::Pending { .. }));
+    assert_eq!(p.has_and_wants(), whole(4, 5));
+    p.answer_share(
+        p.limiter.lease.client.sequence,
+        (4, 3),
+        Duration::from_secs(1),
+    );
     assert_eq!(p.draw(1, 4), PermitResult::Denied);
-    p.after(20);
-    assert_eq!(p.has_and_wants().0, Capacity::from_whole(4));
 }
 
 #[test]
-fn one_that_has_all_permits_asks_for_no_more() {
+fn one_that_has_all_permits_asks_less_and_less() {
     let mut p = Process::drawing(5);
-    let sequence = p.limiter.lease.client.sequence;
-    assert_eq!(p.draw(1, 5), PermitResult::Denied);
-    p.after(10);
-    assert_eq!(p.message(), LeaseMessage::Nothing);
-    assert_eq!(p.limiter.lease.client.sequence, sequence);
+    let mut calls = 0;
+    for _ in 0..400 {
+        p.after(10).draw(1, 5);
+        if let LeaseMessage::Refresh(request) = p.message() {
+            p.answer_share(request.sequence, (5, 5), Duration::from_secs(1));
+            calls += 1;
+        }
+    }
+    assert!(calls <= 12, "{calls} in four seconds");
 }
 
 #[test]
@@ -229,4 +255,17 @@ fn only_what_is_refused_counts_as_that() {
     p.limiter.report(p.now, &usage);
     let counts = p.limiter.lease.client.tally.counts;
     assert_eq!((counts.attempts, counts.refused), (1 + 2 + 3, 3));
+}
+
+#[test]
+fn a_coordinator_that_learns_leaves_the_safe_capacity() {
+    let mut p = Process::drawing(1);
+    let sequence = p.after(600).ask().sequence;
+    p.answer_permits(sequence, 1, Tokens::ONE);
+    assert_eq!(p.limiter.limit(p.now, &p.policy), 3);
+    assert!(matches!(p.draw(1, 1), PermitResult::Held { held: 2, .. }));
+    p.after(1000);
+    let sequence = p.ask().sequence;
+    p.answer_permits(sequence, 1, Tokens::ZERO);
+    assert_eq!(p.limiter.limit(p.now, &p.policy), 1);
 }
