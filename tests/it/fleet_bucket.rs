@@ -85,6 +85,29 @@ async fn steady(test: &TestContext) -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_modest_envoy_gets_its_part_beside_a_greedy_one() {
+    run_test("a_modest_envoy_gets_its_part_beside_a_greedy_one", greedy);
+}
+
+/// Of five a second one Envoy is asked for eighty, and another for eight.
+async fn greedy(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
+    let envoys = three_envoys(test, &coordinator).await?;
+    let mut next = tokio::time::interval(Duration::from_secs(1) / 80);
+    let (mut greedy, mut modest) = (0, 0);
+    for request in 0..1200 {
+        next.tick().await;
+        greedy += admitted(&envoys[..1], "five", 1).await?;
+        if request % 10 == 0 {
+            modest += admitted(&envoys[1..2], "five", 1).await?;
+        }
+    }
+    eprintln!("{greedy} and {modest}");
+    ensure!(modest * 100 >= greedy * 65, "{greedy} and {modest}");
+    Ok(())
+}
+
 async fn three_envoys(test: &TestContext, coordinator: &Coordinator) -> Result<Vec<Envoy>> {
     let plugin = by_tenant(&json!({}));
     let mut envoys = Vec::new();

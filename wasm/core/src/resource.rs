@@ -27,6 +27,7 @@ use core::time::Duration;
 mod allocation;
 mod fleet_bucket;
 mod nudges;
+mod promises;
 mod silence;
 mod snapshot;
 mod throttled;

@@ -16,6 +16,7 @@ use self::client_entry::CountedLease;
 use self::client_entry::EntryTotals;
 pub(super) use self::client_entry::{ClientEntry, TieBreak};
 use self::presence::Presence;
+use super::promises::{Promise, Promises};
 use super::{FleetBucket, RefreshError};
 use crate::lack::Lack;
 use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Tally, Unit};
@@ -73,6 +74,8 @@ pub(crate) struct Allocation {
     pub(in crate::resource) is_used: bool,
     /// All tokens that clients have drawn of it.
     pub(in crate::resource) drawn: Tokens,
+    /// Tokens that are kept for clients below their part.
+    promises: Promises,
     /// Attempts and refusals of its clients.
     pub(in crate::resource) traffic: Traffic,
 }
@@ -104,6 +107,7 @@ impl Allocation {
             is_drawn: false,
             is_used: false,
             drawn: Tokens::ZERO,
+            promises: Promises::default(),
             traffic: Traffic::default(),
         }
     }

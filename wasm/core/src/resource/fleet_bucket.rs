@@ -75,10 +75,16 @@ impl FleetBucket {
         self.bucket.give_back(now, added);
     }
 
-    /// Takes `needs`, or else as many times `first` as there are: a part of what a request needs would be
-    /// missing for the others.
-    pub(super) fn take(&mut self, now: Instant, needs: Tokens, first: Tokens) -> Tokens {
-        let left = self.left(now);
+    /// Takes `needs`, or else as many times `first` as there are beside those `kept` for others: a part of
+    /// what a request needs would be missing for the others.
+    pub(super) fn take(
+        &mut self,
+        now: Instant,
+        needs: Tokens,
+        first: Tokens,
+        kept: Tokens,
+    ) -> Tokens {
+        let left = self.left(now).saturating_sub(kept);
         let first = first.max(Tokens::ONE).as_micros();
         let rest = left.as_micros().checked_rem(first).unwrap_or(0);
         let tokens = match left >= needs {

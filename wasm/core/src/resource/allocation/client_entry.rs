@@ -15,6 +15,10 @@ pub(in crate::resource) struct ClientEntry {
     /// Sequence of the latest request of that run.
     pub(in crate::resource) sequence: u64,
     pub(super) draws: ClientDraws,
+    /// Attempts beyond an equal part of the limit, at the time of its last report.
+    pub(super) excess: (Tokens, Instant),
+    /// Time of its last token of the fleet's bucket.
+    pub(super) served_at: Instant,
     /// Whether the last answer let it draw permits: it gives back those that are not in use by itself.
     pub(super) draws_permits: bool,
     /// Its last report of what it was asked for.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::grant::suffices;
-use super::{Allocation, ClientEntry};
+use super::{Allocation, ClientEntry, Promise, TieBreak};
 use crate::lease::{DrawAnswer, DrawRequest, Unit};
 use crate::limit::Algorithm;
 use crate::pool::PoolLink;
@@ -134,6 +134,7 @@ impl Allocation {
     pub(super) fn draw(
         &mut self,
         now: Instant,
+        client: TieBreak,
         entry: &mut ClientEntry,
         request: Option<&DrawRequest>,
     ) -> Option<DrawAnswer> {
@@ -145,7 +146,7 @@ impl Allocation {
             return None;
         }
         self.fill(now);
-        let next = request.and_then(|request| self.grant_tokens(now, entry, request));
+        let next = request.and_then(|request| self.grant_tokens(now, client, entry, request));
         Some(DrawAnswer {
             granted: entry.draws.granted,
             left: self.fleet.map_or(Tokens::ZERO, |bucket| bucket.left(now)),
@@ -174,19 +175,41 @@ impl Allocation {
     fn grant_tokens(
         &mut self,
         now: Instant,
+        client: TieBreak,
         entry: &mut ClientEntry,
         request: &DrawRequest,
     ) -> Option<Duration> {
         let clients = usize::try_from(self.shares.subclients()).unwrap_or(usize::MAX);
         // Others will soon draw instead of using leases, and will have spent the tokens that they hold.
         let after = self.times(now).min_refresh;
+        let kept = match self.asks_for_more(now, entry) {
+            true => self.promises.for_others(now, client, entry.served_at),
+            false => Tokens::ZERO,
+        };
+        let turns = self.turns();
         let bucket = self.fleet.as_mut()?;
         let needs = request.needs.saturating_sub(entry.draws.holds);
         let first = request.first.saturating_sub(entry.draws.holds);
-        let granted = bucket.take(now, needs, first);
+        let granted = bucket.take(now, needs, first, kept);
         let is_short = granted < needs;
-        let next = is_short.then(|| bucket.promise(now, first, clients, after));
+        let first = first.max(Tokens::ONE);
+        let next = is_short.then(|| {
+            let kept = kept.min(self.limit.burst.saturating_sub(first));
+            bucket.promise(now, first.saturating_add(kept), clients, after)
+        });
+        if granted > Tokens::ZERO {
+            entry.served_at = now;
+        }
         if needs > Tokens::ZERO {
+            match next {
+                Some(next) => self.promises.make(Promise {
+                    client,
+                    served_at: entry.served_at,
+                    tokens: first,
+                    until: now.saturating_add(next.saturating_add(turns)),
+                }),
+                None => self.promises.end(client),
+            }
             entry.note_shortage(now, is_short);
             if !is_short {
                 bucket.note_granted();
@@ -204,6 +227,33 @@ impl Allocation {
         self.replace_totals(before, entry.totals());
         self.fill(now);
         next
+    }
+
+    /// Counts `attempts` at the client of `entry`.
+    pub(super) fn note_attempts(&self, now: Instant, entry: &mut ClientEntry, attempts: u64) {
+        let excess = self.excess(now, entry);
+        let most = self.limit.burst.saturating_add(self.limit.burst);
+        let more = excess.saturating_add(Tokens::from_whole(attempts));
+        entry.excess = (more.min(most), now);
+    }
+
+    /// Whether the client of `entry` asks for more than an equal part of the limit all the time.
+    fn asks_for_more(&self, now: Instant, entry: &ClientEntry) -> bool {
+        self.excess(now, entry) > self.limit.burst
+    }
+
+    fn excess(&self, now: Instant, entry: &ClientEntry) -> Tokens {
+        let (excess, at) = entry.excess;
+        let part = self.limit.capacity.divided_by(self.shares.subclients());
+        let earned = part.as_rate().tokens_in(now.saturating_since(at));
+        excess.saturating_sub(earned)
+    }
+
+    /// Time in which each client could have two tokens, were they divided equally.
+    fn turns(&self) -> Duration {
+        let part = self.limit.capacity.divided_by(self.shares.subclients());
+        let time = part.as_rate().time_for(Tokens::from_whole(2));
+        time.unwrap_or(Duration::MAX)
     }
 
     /// Interval after which the client of `entry` should ask again that would otherwise do so after

@@ -2,7 +2,7 @@
 
 use super::{
     Algorithm, Allocation, Answer, Capacity, ClientEntry, CountedLease, EntryTotals, Epoch,
-    Instant, LeaseRequest, Limit, NO_FINGERPRINT, Presence, RefreshError, Tally, TieBreak,
+    Instant, LeaseRequest, Limit, NO_FINGERPRINT, Presence, RefreshError, Tally, TieBreak, Tokens,
 };
 use crate::pool::PoolLink;
 use crate::resource::ClientDraws;
@@ -44,6 +44,8 @@ impl Allocation {
             sequence: request.sequence,
             draws: ClientDraws::default(),
             draws_permits: false,
+            excess: (Tokens::ZERO, now),
+            served_at: Instant::ZERO,
             tally: Tally::default(),
             granted,
             granted_at: now,
@@ -62,7 +64,7 @@ impl Allocation {
         self.note_draw(now, &mut entry, request.draw.as_ref());
         self.note_tally(now, &mut entry, request.tally);
         let answer = self.settle(now, &mut entry, request, pool);
-        let draw = self.draw(now, &mut entry, request.draw.as_ref());
+        let draw = self.draw(now, tie_break, &mut entry, request.draw.as_ref());
         let answer = Answer {
             draw,
             refresh_interval: self.interval(
@@ -121,7 +123,7 @@ impl Allocation {
             self.settle(now, entry, request, pool)
         };
         let needs = request.draw.filter(|_| !twice);
-        let draw = self.draw(now, entry, needs.as_ref());
+        let draw = self.draw(now, tie_break, entry, needs.as_ref());
         let answer = Answer {
             draw,
             refresh_interval: self.interval(
@@ -137,7 +139,9 @@ impl Allocation {
     }
 
     fn note_tally(&mut self, now: Instant, entry: &mut ClientEntry, tally: Tally) {
-        self.traffic.add(now, tally.beyond(&entry.tally));
+        let counts = tally.beyond(&entry.tally);
+        self.traffic.add(now, counts);
+        self.note_attempts(now, entry, counts.attempts);
         entry.tally = tally;
     }
 

@@ -3,7 +3,7 @@
 use super::{Allocation, ClientEntry, CountedLease, EntryTotals, Presence, TieBreak};
 use crate::lease::{ClientRun, Demand, NO_FINGERPRINT, Tally};
 use crate::resource::{ClientSnapshot, LeaseSnapshot, ThrottledSince};
-use crate::units::{Capacity, Instant};
+use crate::units::{Capacity, Instant, Tokens};
 
 // === impl ClientEntry ===
 
@@ -69,6 +69,8 @@ impl Allocation {
             sequence: snapshot.sequence,
             draws: snapshot.draws,
             draws_permits: false,
+            excess: (Tokens::ZERO, now),
+            served_at: Instant::ZERO,
             tally: Tally::default(),
             granted,
             granted_at: now.saturating_sub(snapshot.granted_ago),

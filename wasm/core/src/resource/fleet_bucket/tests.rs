@@ -20,14 +20,23 @@ fn ten() -> FleetBucket {
 #[test]
 fn all_that_is_there_can_be_drawn_and_no_more() {
     let mut bucket = ten();
-    assert_eq!(bucket.take(NOW, tokens(7), Tokens::ONE), tokens(7));
     assert_eq!(
-        bucket.take(NOW, tokens(7), Tokens::ONE),
+        bucket.take(NOW, tokens(7), Tokens::ONE, Tokens::ZERO),
+        tokens(7)
+    );
+    assert_eq!(
+        bucket.take(NOW, tokens(7), Tokens::ONE, Tokens::ZERO),
         tokens(3),
         "whole tokens"
     );
-    assert_eq!(bucket.take(NOW, tokens(1), Tokens::ONE), Tokens::ZERO);
-    assert_eq!(bucket.take(at(6), tokens(1), Tokens::ONE), tokens(1));
+    assert_eq!(
+        bucket.take(NOW, tokens(1), Tokens::ONE, Tokens::ZERO),
+        Tokens::ZERO
+    );
+    assert_eq!(
+        bucket.take(at(6), tokens(1), Tokens::ONE, Tokens::ZERO),
+        tokens(1)
+    );
 }
 
 #[test]
@@ -43,7 +52,7 @@ fn what_clients_hold_has_no_room_here() {
 fn under_overload_each_client_that_gets_nothing_has_a_turn_of_its_own() {
     let mut bucket = FleetBucket::full(NOW, tokens(10));
     bucket.set(NOW, Rate::from_micros(500_000), Tokens::ZERO);
-    bucket.take(NOW, tokens(10), Tokens::ONE);
+    bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
     let mut promise = || {
         bucket
             .promise(NOW, tokens(1), 2, Duration::from_secs(1))
@@ -75,7 +84,7 @@ fn a_bucket_that_does_not_fill_promises_nothing() {
 fn a_burst_there_and_back_again_leaves_what_was_there() {
     for (used, low) in [(1, 1), (40, 1), (100, 7), (3, 100), (0, 0)] {
         let mut bucket = FleetBucket::full(NOW, tokens(100));
-        bucket.take(NOW, tokens(used), Tokens::ONE);
+        bucket.take(NOW, tokens(used), Tokens::ONE, Tokens::ZERO);
         bucket.set_burst(NOW, tokens(low));
         let fits = low.min(100 - used);
         assert_eq!(bucket.left(NOW), tokens(fits), "{used} used, burst {low}");
@@ -91,7 +100,7 @@ fn a_burst_there_and_back_again_leaves_what_was_there() {
 #[test]
 fn what_was_lacking_when_the_burst_was_lowered_is_earned_back() {
     let mut bucket = FleetBucket::full(NOW, tokens(10));
-    bucket.take(NOW, tokens(10), Tokens::ONE);
+    bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
     bucket.set(NOW, Rate::from_whole(1), Tokens::ZERO);
     bucket.set_burst(NOW, tokens(5));
     bucket.set_burst(at(7), tokens(10));
@@ -104,7 +113,7 @@ fn what_was_lacking_when_the_burst_was_lowered_is_earned_back() {
 #[test]
 fn a_raise_adds_the_difference_at_once() {
     let mut bucket = FleetBucket::full(NOW, tokens(10));
-    bucket.take(NOW, tokens(10), Tokens::ONE);
+    bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
     bucket.set_burst(NOW, tokens(20));
     assert_eq!(bucket.left(NOW), tokens(10));
 }
@@ -115,7 +124,7 @@ fn it_tells_when_it_is_full() {
     let rate = Rate::from_whole(2);
     bucket.set(NOW, rate, Tokens::ZERO);
     assert_eq!(bucket.full_at(rate), Some(NOW));
-    bucket.take(NOW, tokens(10), Tokens::ONE);
+    bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
     assert_eq!(bucket.full_at(rate), Some(at(5)));
     assert_eq!(bucket.full_at(Rate::ZERO), None);
 }
@@ -123,7 +132,7 @@ fn it_tells_when_it_is_full() {
 #[test]
 fn a_snapshot_holds_all() {
     let mut bucket = ten();
-    bucket.take(NOW, tokens(10), Tokens::ONE);
+    bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
     bucket.promise(NOW, tokens(1), 2, Duration::ZERO);
     bucket.set_burst(NOW, tokens(3));
     let mut restored = FleetBucket::of(at(9), &bucket.snapshot(NOW));
@@ -135,7 +144,7 @@ fn a_snapshot_holds_all() {
 fn a_snapshot_keeps_what_is_lacking_whatever_clients_hold() {
     let mut bucket = FleetBucket::full(NOW, tokens(10));
     bucket.set(NOW, Rate::ZERO, tokens(7));
-    bucket.take(NOW, tokens(2), Tokens::ONE);
+    bucket.take(NOW, tokens(2), Tokens::ONE, Tokens::ZERO);
     let mut restored = FleetBucket::of(NOW, &bucket.snapshot(NOW));
     restored.set(NOW, Rate::ZERO, tokens(7));
     assert_eq!(restored, bucket);
@@ -145,10 +154,16 @@ fn a_snapshot_keeps_what_is_lacking_whatever_clients_hold() {
 fn a_request_that_needs_many_takes_all_or_none() {
     let mut bucket = ten();
     assert_eq!(
-        bucket.take(NOW, tokens(12), tokens(4)),
+        bucket.take(NOW, tokens(12), tokens(4), Tokens::ZERO),
         tokens(8),
         "two of three"
     );
-    assert_eq!(bucket.take(NOW, tokens(4), tokens(4)), Tokens::ZERO);
-    assert_eq!(bucket.take(NOW, tokens(4), Tokens::ONE), tokens(2));
+    assert_eq!(
+        bucket.take(NOW, tokens(4), tokens(4), Tokens::ZERO),
+        Tokens::ZERO
+    );
+    assert_eq!(
+        bucket.take(NOW, tokens(4), Tokens::ONE, Tokens::ZERO),
+        tokens(2)
+    );
 }

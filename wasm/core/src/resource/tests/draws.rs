@@ -3,8 +3,9 @@
 use alloc::format;
 
 use super::*;
-use crate::lease::{DrawAnswer, DrawRequest};
+use crate::lease::{DrawAnswer, DrawRequest, Tally};
 use crate::limit::Part;
+use crate::traffic::Counts;
 use crate::units::Tokens;
 
 /// Clients that draw, on a clock that the test moves.
@@ -15,6 +16,8 @@ struct Drawers {
     account: u64,
     /// For each what it has applied, and what it has left.
     clients: [(u64, u64); 3],
+    /// Attempts that it has not reported.
+    attempts: [u64; 3],
 }
 
 // === impl Drawers ===
@@ -32,6 +35,7 @@ impl Drawers {
             sequence: 0,
             account: 1,
             clients: [(0, 0); 3],
+            attempts: [0; 3],
         }
     }
 
@@ -53,8 +57,16 @@ impl Drawers {
         };
         let request = LeaseRequest {
             draw: Some(draw),
+            tally: Tally {
+                since: self.sequence,
+                counts: Counts {
+                    attempts: self.attempts[client],
+                    refused: 0,
+                },
+            },
             ..LeaseRequest::new(self.sequence, Capacity::ZERO, Capacity::from_whole(1))
         };
+        self.attempts[client] = 0;
         let mut pool = PoolLink(None);
         let answer = self
             .resource
@@ -338,4 +350,33 @@ fn what_is_in_flight_beyond_the_share_is_leased_on_until_it_ends() {
     // Its share is less, and one of the five has ended.
     assert_eq!(all.ask(0, (4, 5), true), (4, true));
     assert_eq!(all.ask(1, (0, 3), true), (1, true));
+}
+
+/// Of ten a minute one client asks two hundred times a minute, and another twenty times.
+#[test]
+fn a_modest_client_gets_its_part_beside_a_greedy_one() {
+    let mut all = Drawers::new(166_667, 10);
+    let mut random = 1_u64;
+    let (mut next, mut got) = ([0_u64; 2], [0_u64; 2]);
+    for tenth in 1..36_000_u64 {
+        all.now = Instant::from_nanos(tenth * 100_000_000);
+        for (client, per_mille) in [(0, 333), (1, 33)] {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            if (random >> 33) % 1000 >= per_mille {
+                continue;
+            }
+            all.attempts[client] += 1;
+            // A client that was told when the next token comes refuses by itself until then.
+            if tenth >= next[client] {
+                let (spent, wait) = all.draw(client, 1);
+                got[client] += spent;
+                next[client] = tenth + wait.unwrap_or_default().as_millis().div_ceil(100) as u64;
+            }
+        }
+    }
+    let [greedy, modest] = got;
+    assert!(greedy + modest >= 600, "of 610: {got:?}");
+    assert!(modest * 100 >= greedy * 80, "{got:?}");
 }

@@ -1,0 +1,100 @@
+//! Tokens of the fleet's bucket that are kept for clients that get less than their part.
+//!
+//! First come, first served starves the modest: a client that asks a hundred times as often finds each new
+//! token. So a client that draws in vain has the next one kept for it for a while: from those that ask for more
+//! than their part all the time, and had their last token later.
+
+use alloc::vec::Vec;
+
+use crate::units::{Instant, Tokens};
+
+/// The most clients for which tokens are kept at a time.
+const PROMISES_MAX: usize = 16;
+
+/// Tokens that are kept, by client.
+#[derive(Debug, Default)]
+pub(super) struct Promises(Vec<Promise>);
+
+/// Tokens that are kept for one client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Promise {
+    /// The client, by its tie-break.
+    pub(super) client: u64,
+    /// Time of its last token.
+    pub(super) served_at: Instant,
+    pub(super) tokens: Tokens,
+    pub(super) until: Instant,
+}
+
+// === impl Promises ===
+
+impl Promises {
+    /// Tokens that are kept at `now` from `client`, which had its last one at `served_at`: for others that have
+    /// waited for longer.
+    pub(super) fn for_others(&mut self, now: Instant, client: u64, served_at: Instant) -> Tokens {
+        self.0.retain(|promise| promise.until > now);
+        let others = self.0.iter();
+        let others = others.filter(|other| other.client != client && other.served_at < served_at);
+        others.fold(Tokens::ZERO, |sum, promise| {
+            sum.saturating_add(promise.tokens)
+        })
+    }
+
+    /// Keeps tokens for a client, unless some are kept for it, or for too many.
+    pub(super) fn make(&mut self, promise: Promise) {
+        let is_known = self.0.iter().any(|other| other.client == promise.client);
+        if !is_known && self.0.len() < PROMISES_MAX {
+            self.0.push(promise);
+        }
+    }
+
+    /// Keeps nothing for `client` any more.
+    pub(super) fn end(&mut self, client: u64) {
+        self.0.retain(|promise| promise.client != client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    fn at(secs: u64) -> Instant {
+        Instant::ZERO.saturating_add(Duration::from_secs(secs))
+    }
+
+    fn promise(client: u64, until: u64) -> Promise {
+        Promise {
+            client,
+            served_at: at(client),
+            tokens: Tokens::ONE,
+            until: at(until),
+        }
+    }
+
+    #[test]
+    fn tokens_are_kept_from_others_that_were_served_later() {
+        let mut promises = Promises::default();
+        promises.make(promise(1, 10));
+        promises.make(promise(1, 20));
+        promises.make(promise(2, 20));
+        assert_eq!(promises.for_others(at(0), 1, at(9)), Tokens::ONE);
+        assert_eq!(promises.for_others(at(0), 3, at(2)), Tokens::ONE);
+        assert_eq!(promises.for_others(at(0), 3, at(3)), Tokens::from_whole(2));
+        assert_eq!(promises.for_others(at(0), 3, at(1)), Tokens::ZERO);
+        promises.end(2);
+        assert_eq!(promises.for_others(at(9), 3, at(3)), Tokens::ONE);
+        assert_eq!(promises.for_others(at(10), 3, at(3)), Tokens::ZERO);
+    }
+
+    #[test]
+    fn no_more_are_kept_than_there_is_room_for() {
+        let mut promises = Promises::default();
+        for client in 0..100 {
+            promises.make(promise(client, 10));
+        }
+        let most = Tokens::from_whole(PROMISES_MAX as u64);
+        assert_eq!(promises.for_others(at(0), 1000, at(1000)), most);
+    }
+}
