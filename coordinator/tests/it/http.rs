@@ -32,6 +32,9 @@ async fn a_scope_shows_its_capacity_and_its_clients() {
             "capacity": 100.0, "safe": 5.0, "learning_ms": 0,
             "sum_has": 60.5, "sum_wants": 60.5, "client_count": 2, "waiting_count": 0,
             "limited_by": {"whose": "own limit", "at_most": 100.0},
+            "traffic": {
+                "attempts_per_second": 0.0, "refused_per_second": 0.0, "attempts": 0, "refused": 0,
+            },
             "clients": [
                 {"client": "envoy-1/a", "wants": 40.0, "has": 40.0, "expires_in_ms": null},
                 {"client": "envoy-2/b", "wants": 20.5, "has": 20.5, "expires_in_ms": null},

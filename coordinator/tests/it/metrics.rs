@@ -150,6 +150,7 @@ async fn the_busiest_scopes_have_series_for_those_who_ask_for_so_many() {
     let wanted = [
         "tollgate_top_scope_capacity{scope=\"tenant/acme\",unit=\"requests\"} 100.0",
         "tollgate_top_scope_has{scope=\"tenant/acme\",unit=\"requests\"} 40.0",
+        "tollgate_top_scope_refused_per_second{scope=\"tenant/acme\",unit=\"requests\"} 0.0",
         "tollgate_top_scope_waiting_clients{scope=\"tenant/acme\",unit=\"requests\"} 0.0",
         "tollgate_top_scope_wants{scope=\"tenant/acme\",unit=\"requests\"} 40.0",
     ];

@@ -118,6 +118,7 @@ impl Allocation {
             if let Some(bucket) = &mut self.fleet {
                 bucket.set_burst(now, limit.burst);
             }
+            self.promises.clear();
             self.limit = limit.clone();
             self.stirred = true;
         }

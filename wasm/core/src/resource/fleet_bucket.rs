@@ -96,6 +96,11 @@ impl FleetBucket {
             .map_or(Tokens::ZERO, |()| tokens)
     }
 
+    /// The part of `kept` that leaves room for `needs`: a full bucket serves whoever asks.
+    pub(super) fn keeps(&self, kept: Tokens, needs: Tokens) -> Tokens {
+        kept.min(self.bucket.burst().saturating_sub(needs))
+    }
+
     /// Notes a draw that got all that it needed.
     pub(super) fn note_granted(&mut self) {
         self.pressure = self.pressure.saturating_sub(2);

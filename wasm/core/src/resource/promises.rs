@@ -40,12 +40,26 @@ impl Promises {
         })
     }
 
-    /// Keeps tokens for a client, unless some are kept for it, or for too many.
-    pub(super) fn make(&mut self, promise: Promise) {
-        let is_known = self.0.iter().any(|other| other.client == promise.client);
-        if !is_known && self.0.len() < PROMISES_MAX {
-            self.0.push(promise);
+    /// Keeps tokens for a client at `now`, unless some are kept for it. Of too many those go that were served
+    /// last.
+    pub(super) fn make(&mut self, now: Instant, promise: Promise) {
+        self.0.retain(|other| other.until > now);
+        if self.0.iter().any(|other| other.client == promise.client) {
+            return;
         }
+        self.0.push(promise);
+        let last = self.0.iter().enumerate();
+        let last = last.max_by_key(|(_, other)| other.served_at);
+        if let Some((index, _)) = last
+            && self.0.len() > PROMISES_MAX
+        {
+            self.0.swap_remove(index);
+        }
+    }
+
+    /// Keeps nothing for anybody any more.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
     }
 
     /// Keeps nothing for `client` any more.
@@ -76,9 +90,9 @@ mod tests {
     #[test]
     fn tokens_are_kept_from_others_that_were_served_later() {
         let mut promises = Promises::default();
-        promises.make(promise(1, 10));
-        promises.make(promise(1, 20));
-        promises.make(promise(2, 20));
+        promises.make(at(0), promise(1, 10));
+        promises.make(at(0), promise(1, 20));
+        promises.make(at(0), promise(2, 20));
         assert_eq!(promises.for_others(at(0), 1, at(9)), Tokens::ONE);
         assert_eq!(promises.for_others(at(0), 3, at(2)), Tokens::ONE);
         assert_eq!(promises.for_others(at(0), 3, at(3)), Tokens::from_whole(2));
@@ -86,14 +100,20 @@ mod tests {
         promises.end(2);
         assert_eq!(promises.for_others(at(9), 3, at(3)), Tokens::ONE);
         assert_eq!(promises.for_others(at(10), 3, at(3)), Tokens::ZERO);
+        promises.make(at(10), promise(1, 20));
+        assert_eq!(promises.for_others(at(10), 3, at(3)), Tokens::ONE);
     }
 
     #[test]
     fn no_more_are_kept_than_there_is_room_for() {
         let mut promises = Promises::default();
-        for client in 0..100 {
-            promises.make(promise(client, 10));
+        for client in (0..100).rev() {
+            promises.make(at(0), promise(client, 10));
         }
+        assert_eq!(
+            promises.for_others(at(0), 1000, at(2)),
+            Tokens::from_whole(2)
+        );
         let most = Tokens::from_whole(PROMISES_MAX as u64);
         assert_eq!(promises.for_others(at(0), 1000, at(1000)), most);
     }

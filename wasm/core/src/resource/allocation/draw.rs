@@ -24,6 +24,9 @@ const PERMITS_DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(100);
 /// request would cost more than what a bucket that is split loses.
 const LEASED_FROM: Capacity = Capacity::from_whole(1000);
 
+/// The longest time for which a token is kept for a client.
+const KEPT_FOR_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// Time after which a client reports tokens that it has spent, where they are much of the burst.
 const REPORT_AFTER: Duration = Duration::from_millis(20);
 
@@ -190,25 +193,25 @@ impl Allocation {
         let bucket = self.fleet.as_mut()?;
         let needs = request.needs.saturating_sub(entry.draws.holds);
         let first = request.first.saturating_sub(entry.draws.holds);
+        let first = first.max(Tokens::ONE);
+        let kept = bucket.keeps(kept, first);
         let granted = bucket.take(now, needs, first, kept);
         let is_short = granted < needs;
-        let first = first.max(Tokens::ONE);
-        let next = is_short.then(|| {
-            let kept = kept.min(self.limit.burst.saturating_sub(first));
-            bucket.promise(now, first.saturating_add(kept), clients, after)
-        });
+        let next =
+            is_short.then(|| bucket.promise(now, first.saturating_add(kept), clients, after));
         if granted > Tokens::ZERO {
             entry.served_at = now;
+            self.promises.end(client);
         }
         if needs > Tokens::ZERO {
-            match next {
-                Some(next) => self.promises.make(Promise {
+            if let Some(next) = next.filter(|_| first <= self.limit.burst) {
+                let promise = Promise {
                     client,
                     served_at: entry.served_at,
                     tokens: first,
                     until: now.saturating_add(next.saturating_add(turns)),
-                }),
-                None => self.promises.end(client),
+                };
+                self.promises.make(now, promise);
             }
             entry.note_shortage(now, is_short);
             if !is_short {
@@ -244,16 +247,21 @@ impl Allocation {
 
     fn excess(&self, now: Instant, entry: &ClientEntry) -> Tokens {
         let (excess, at) = entry.excess;
-        let part = self.limit.capacity.divided_by(self.shares.subclients());
-        let earned = part.as_rate().tokens_in(now.saturating_since(at));
-        excess.saturating_sub(earned)
+        let rate = self.limit.capacity.as_rate();
+        let earned = rate.tokens_in(now.saturating_since(at)).as_micros();
+        let part = earned.checked_div(self.shares.subclients().max(1));
+        excess.saturating_sub(Tokens::from_micros(part.unwrap_or(0)))
     }
 
-    /// Time in which each client could have two tokens, were they divided equally.
+    /// Time in which each client could have two tokens, were they divided equally; bounded.
     fn turns(&self) -> Duration {
-        let part = self.limit.capacity.divided_by(self.shares.subclients());
-        let time = part.as_rate().time_for(Tokens::from_whole(2));
-        time.unwrap_or(Duration::MAX)
+        let all = self.shares.subclients().saturating_mul(2);
+        let time = self
+            .limit
+            .capacity
+            .as_rate()
+            .time_for(Tokens::from_whole(all));
+        time.map_or(KEPT_FOR_MAX, |time| time.min(KEPT_FOR_MAX))
     }
 
     /// Interval after which the client of `entry` should ask again that would otherwise do so after
