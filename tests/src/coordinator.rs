@@ -41,7 +41,7 @@ pub struct ScopeLeases {
     pub learning: bool,
     /// Leases by client.
     pub clients: Vec<ClientLease>,
-    /// What clients have reported: all that they were asked for, and the part that they refused.
+    /// Attempts that clients have reported, and the part of them that they refused.
     pub traffic: (u64, u64),
 }
 

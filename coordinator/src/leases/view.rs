@@ -275,7 +275,7 @@ impl UnitSummary {
             ..
         } = self.traffic;
         match self.bucket {
-            // What is refused may be reported a moment after what was asked for.
+            // A refusal may be reported a moment after its attempt.
             Some(_) => Amount::Number((attempts_per_second - refused_per_second).max(0.0)),
             None => self.sum_has,
         }

@@ -142,36 +142,6 @@ impl RateLimiter {
         self.draw_unheld(now, policy, need, workers, false)
     }
 
-    /// Like [`RateLimiter::draw_at_once`] for a request that goes on, whatever is decided: where tokens have
-    /// to be asked for it counts as one that was held and got them, and they are owed.
-    pub fn draw_on_credit(
-        &mut self,
-        now: Instant,
-        policy: &Policy,
-        need: Tokens,
-        workers: u32,
-    ) -> DrawResult {
-        self.draw_unheld(now, policy, need, workers, true)
-    }
-
-    fn draw_unheld(
-        &mut self,
-        now: Instant,
-        policy: &Policy,
-        need: Tokens,
-        workers: u32,
-        on_credit: bool,
-    ) -> DrawResult {
-        self.lease.rouse(now, policy);
-        self.settle_bucket(now, policy);
-        self.set_flow(now, policy);
-        match self.draws.take(need) {
-            true => DrawResult::Tokens(need),
-            false if self.can_draw(now) => self.draw_of_fleet(now, policy, need, on_credit),
-            false => self.take(now, need, workers),
-        }
-    }
-
     fn take(&mut self, now: Instant, need: Tokens, workers: u32) -> DrawResult {
         let want = self.cache_size(workers).max(need);
         match self.bucket.take_up_to(now, need, want) {

@@ -131,7 +131,7 @@ records! {
         unit: Unit::Requests
     }
     WorkerShare { worker, held, peak, waiting since 7 or 0, seen }
-    PermitDraws { offered, begun, most, ended, held_until, none_until, vain, asked, lacks,
+    PermitDraws { offered, begun, most, ended, held_until, none_until, vain_answers, wanted_more, lacks,
         learns }
     ConcurrencyLimiter {
         lease, gets since 5 or Capacity::UNLIMITED, admitted, refused, opened_at, last, last_attempt,

@@ -71,8 +71,8 @@ pub struct UnitRequest {
     /// its lease alone.
     #[prost(message, optional, tag = "11")]
     pub draw: ::core::option::Option<Draw>,
-    /// What the client was asked for since its last request that was answered; for people to see, and absent
-    /// from a client that does not count it.
+    /// Attempts and refusals since its last request that was answered; for people to see, and absent from a
+    /// client that does not count them.
     #[prost(message, optional, tag = "12")]
     pub tally: ::core::option::Option<Tally>,
 }

@@ -43,9 +43,9 @@ pub(in crate::client) struct PermitDraws {
     /// Time until which all permits are in use, by the last answer.
     pub(in crate::client) none_until: Option<Instant>,
     /// Answers in a row that brought fewer than were asked for, bounded.
-    pub(in crate::client) vain: u8,
+    pub(in crate::client) vain_answers: u8,
     /// Whether more was wanted when the coordinator was last asked.
-    pub(in crate::client) asked: bool,
+    pub(in crate::client) wanted_more: bool,
     /// Whether others have to give back permits that are this client's by its share.
     pub(in crate::client) lacks: bool,
     /// Whether the coordinator does not know yet what others have.
@@ -168,7 +168,7 @@ impl ConcurrencyLimiter {
         let kept = Capacity::from_whole(keeps.into());
         if kept < self.gets {
             self.draws.none_until = None;
-            self.draws.vain = 0;
+            self.draws.vain_answers = 0;
         }
         if !self.is_cut_off() {
             self.gets = self.gets.min(kept);
@@ -179,7 +179,7 @@ impl ConcurrencyLimiter {
         let waiting = self.shares.iter().map(|share| share.waiting);
         let wants = waiting.fold(keeps, u32::saturating_add);
         let lease = self.lease.client.lease;
-        self.draws.asked = lease.is_none_or(|lease| wants > whole(lease.capacity));
+        self.draws.wanted_more = lease.is_none_or(|lease| wants > whole(lease.capacity));
         wants
     }
 
@@ -194,15 +194,15 @@ impl ConcurrencyLimiter {
                 .gets
                 .min(Capacity::from_micros(draw.granted.as_micros()));
         }
-        let is_short = self.draws.asked && self.gets < self.lease.reported;
+        let is_short = self.draws.wanted_more && self.gets < self.lease.reported;
         let most = match self.gets >= answer.capacity {
             true => VAIN_MAX_OF_ALL,
             false => VAIN_MAX,
         };
-        let vain = self.draws.vain.min(most);
+        let vain = self.draws.vain_answers.min(most);
         let interval = ASK_AGAIN_AFTER.saturating_mul(1 << vain);
         self.draws.none_until = is_short.then(|| now.saturating_add(interval));
-        self.draws.vain = match is_short {
+        self.draws.vain_answers = match is_short {
             true => vain.saturating_add(1),
             false => 0,
         };

@@ -13,6 +13,37 @@ use core::time::Duration;
 // === impl RateLimiter ===
 
 impl RateLimiter {
+    /// Like [`RateLimiter::draw_at_once`] for a request that goes on, whatever is decided: where tokens have
+    /// to be asked for it counts as one that was held and got them, and they are owed.
+    pub fn draw_on_credit(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        need: Tokens,
+        workers: u32,
+    ) -> DrawResult {
+        self.draw_unheld(now, policy, need, workers, true)
+    }
+
+    /// Draws for a request that is not held.
+    pub(super) fn draw_unheld(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        need: Tokens,
+        workers: u32,
+        on_credit: bool,
+    ) -> DrawResult {
+        self.lease.rouse(now, policy);
+        self.settle_bucket(now, policy);
+        self.set_flow(now, policy);
+        match self.draws.take(need) {
+            true => DrawResult::Tokens(need),
+            false if self.can_draw(now) => self.draw_of_fleet(now, policy, need, on_credit),
+            false => self.take(now, need, workers),
+        }
+    }
+
     /// Notes that requests of a worker wait for `tokens` beside those that were drawn for.
     pub fn need(&mut self, now: Instant, policy: &Policy, tokens: Tokens) {
         let until = now.saturating_add(policy.first_lease_wait);

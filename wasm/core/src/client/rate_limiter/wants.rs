@@ -53,7 +53,7 @@ impl RateLimiter {
         if self.refills_until(now).is_some() {
             return self.lease.reported;
         }
-        // Of what was counted since the last report the coordinator hears before the lease is released.
+        // Counts since the last report reach the coordinator before the lease is released.
         let client = &self.lease.client;
         let has_news = client.tally.has_more() && client.failures == 0;
         match has_news && self.lease.reported > LEAST {

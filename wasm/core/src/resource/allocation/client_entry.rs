@@ -20,7 +20,7 @@ pub(in crate::resource) struct ClientEntry {
     /// Time of its last token of the fleet's bucket.
     pub(super) served_at: Instant,
     /// Whether the last answer let it draw permits: it gives back those that are not in use by itself.
-    pub(super) draws_permits: bool,
+    pub(super) gives_back: bool,
     /// Its last report of what it was asked for.
     pub(super) tally: Tally,
     pub(super) granted: CountedLease,

@@ -141,8 +141,8 @@ impl Allocation {
         entry: &mut ClientEntry,
         request: Option<&DrawRequest>,
     ) -> Option<DrawAnswer> {
-        entry.draws_permits = self.draws_permits(entry);
-        if entry.draws_permits {
+        entry.gives_back = self.draws_permits(entry);
+        if entry.gives_back {
             return Some(self.permits(now, entry));
         }
         if !entry.draws.is_offered {

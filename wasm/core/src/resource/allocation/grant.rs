@@ -147,7 +147,7 @@ impl Allocation {
         // A client that has nothing is let into the reserve; the others keep their part of the share.
         let sure = match entry.has() {
             Capacity::ZERO => entitled,
-            // What is in flight cannot be given back before it ends, and stays leased until then.
+            // Requests in flight keep their permits until they end, so these stay leased.
             _ if self.draws_permits(entry) => used,
             _ => entitled.min(used),
         };

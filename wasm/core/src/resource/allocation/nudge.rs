@@ -69,7 +69,7 @@ impl Allocation {
     /// Whether a client holds more than its share and headroom, by more than noise, while another
     /// lacks it or more is lent than there is.
     fn would_relieve(&self, now: Instant, entry: &ClientEntry) -> bool {
-        if entry.draws_permits {
+        if entry.gives_back {
             // All of them are in flight.
             return false;
         }

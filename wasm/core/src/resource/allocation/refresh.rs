@@ -43,7 +43,7 @@ impl Allocation {
             term,
             sequence: request.sequence,
             draws: ClientDraws::default(),
-            draws_permits: false,
+            gives_back: false,
             excess: (Tokens::ZERO, now),
             served_at: Instant::ZERO,
             tally: Tally::default(),

@@ -68,7 +68,7 @@ impl Allocation {
             term: snapshot.client.run.term(),
             sequence: snapshot.sequence,
             draws: snapshot.draws,
-            draws_permits: false,
+            gives_back: false,
             excess: (Tokens::ZERO, now),
             served_at: Instant::ZERO,
             tally: Tally::default(),

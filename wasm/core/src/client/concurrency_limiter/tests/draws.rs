@@ -70,7 +70,7 @@ impl Process {
         self.limiter.draw(self.now, &self.policy, &usage, 2, action)
     }
 
-    /// What it says that it has, and wants.
+    /// The capacity that its next request claims, and the capacity that it wants.
     fn has_and_wants(&mut self) -> (Capacity, Capacity) {
         let request = self.ask();
         assert!(request.draw.is_some());
