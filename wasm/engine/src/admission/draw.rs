@@ -176,7 +176,6 @@ impl Admission {
         }
         let is_pending = entry.pending_until.is_some_and(|until| draw.now < until);
         if draw.action == AwaitAction::Hold && is_pending {
-            entry.short = entry.short.saturating_add(draw.cost);
             return Some(DrawResult::Pending);
         }
         let denial = entry.denial.as_deref();
@@ -230,6 +229,7 @@ impl Admission {
                 Ok(DrawResult::Ready)
             }
             client::DrawResult::Pending { until } => {
+                entry.needs_known = entry.needs_known.saturating_add(tokens);
                 self.await_first_lease(target, changed.slot, until);
                 Ok(DrawResult::Pending)
             }

@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use tollgate_core::client::{LeaseMessage, LeaseState};
+use tollgate_core::client::{AwaitAction, LeaseMessage, LeaseState};
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Tokens};
 
-use super::{Admission, BucketId, Request, Target, entry};
+use super::{Admission, BucketId, Entry, Request, Target, entry};
 use crate::host::Host;
 use crate::process::Process;
 use crate::rules::{Rules, scope_id};
@@ -103,6 +103,31 @@ impl Admission {
         buckets.any(|bucket| self.awaits(bucket, now))
     }
 
+    /// Finds out how many tokens the requests that are held need of the scopes that are to be asked for.
+    pub(crate) fn count_needs<'a>(
+        &mut self,
+        rules: &Rules,
+        held: impl Iterator<Item = &'a Request>,
+    ) {
+        let tables = &mut self.tables;
+        let scopes = self.first_leases.iter();
+        for scope in scopes.filter(|scope| scope.state == FirstLeaseState::New) {
+            if let Some(entry) = entry(tables, scope.target) {
+                entry.needs = Some(Tokens::ZERO);
+            }
+        }
+        for request in held {
+            for (index, target) in request.targets().iter().enumerate() {
+                if let Some(entry) = entry(tables, *target)
+                    && let Some(needs) = &mut entry.needs
+                    && request.action(rules, *target) == AwaitAction::Hold
+                {
+                    *needs = needs.saturating_add(request.cost_at(index));
+                }
+            }
+        }
+    }
+
     /// Returns messages for the scopes that turned up since the last tick, with requests for at most
     /// `requests_max` of them, and looks whether other workers got leases for the others.
     pub(crate) fn ask_for_first_leases<H: Host>(
@@ -140,15 +165,15 @@ impl Admission {
         scope.state = FirstLeaseState::Elsewhere;
         let target = scope.target;
         let me = process.identity.worker;
-        let short = entry(&mut self.tables, target).map(|entry| core::mem::take(&mut entry.short));
-        let short = short.unwrap_or_default();
+        let needs = entry(&mut self.tables, target).map(Entry::take_needs);
+        let needs = needs.unwrap_or_default();
         let usage = self.permits(target).map(|permits| permits.usage(me));
         let changed = self.with_scope_state(process, target, now, |scope_state, policy| {
             if let (Some(limiter), Some(usage)) = (&mut scope_state.concurrency, &usage) {
                 limiter.report(now, usage);
             }
-            if short > Tokens::ZERO {
-                scope_state.requests.need(now, policy, short);
+            if needs > Tokens::ZERO {
+                scope_state.requests.need(now, policy, needs);
             }
             (scope_state.ask(now, policy), scope_state.due())
         });
@@ -186,7 +211,6 @@ impl Admission {
             let is_answered = slots.contains(&scope.slot);
             if is_answered && let Some(entry) = entry(tables, scope.target) {
                 entry.pending_until = None;
-                entry.short = Tokens::ZERO;
                 // Requests that could not be held were refused for want of the lease.
                 entry.denial = None;
             }
@@ -234,7 +258,6 @@ impl Admission {
         // Others may wait for longer than the one that had it asked for.
         if entry.pending_until.is_some_and(|until| now >= until) {
             entry.pending_until = None;
-            entry.short = Tokens::ZERO;
         }
         entry.pending_until.is_some()
     }

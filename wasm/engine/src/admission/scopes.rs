@@ -50,8 +50,10 @@ pub(crate) struct Entry {
     pub(crate) pending_until: Option<Instant>,
     /// Round of housekeeping in which it was made.
     pub(crate) born: u64,
-    /// Tokens that held requests need, and that the shared table does not know of yet.
-    pub(crate) short: Tokens,
+    /// Tokens that held requests need, while the next request to the coordinator is made.
+    pub(crate) needs: Option<Tokens>,
+    /// The part of these that the shared table knows already.
+    pub(crate) needs_known: Tokens,
     /// The last time that attempts were counted.
     pub(crate) seen: Instant,
     /// Reports of no attempts that are still to be made when attempts end.
@@ -96,7 +98,8 @@ impl Entry {
             denial: None,
             pending_until: None,
             born: 0,
-            short: Tokens::ZERO,
+            needs: None,
+            needs_known: Tokens::ZERO,
             seen: now,
             quiet_reports: 0,
             limit_status: None,
@@ -134,6 +137,14 @@ impl Entry {
     /// Returns whether the next report costs a look at the shared table.
     pub(crate) fn has_report(&self) -> bool {
         self.is_unsettled() || self.quiet_reports > 0 || self.meters.is_some()
+    }
+
+    /// Returns the tokens that held requests need and that the shared table does not know of, which are
+    /// known from now on.
+    pub(crate) fn take_needs(&mut self) -> Tokens {
+        let known = core::mem::take(&mut self.needs_known);
+        let needs = self.needs.take().unwrap_or_default();
+        needs.saturating_sub(known)
     }
 
     /// Notes that attempts were counted for a scope that wants `wants` in all.

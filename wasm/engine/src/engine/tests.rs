@@ -23,6 +23,7 @@ mod calls;
 mod clocks;
 mod conditions;
 mod contention;
+mod draws;
 mod epochs;
 mod fallback;
 mod final_cost;

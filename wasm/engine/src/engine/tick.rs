@@ -45,6 +45,10 @@ impl<H: Host> Engine<H> {
     fn ask_for_first_leases(&mut self, now: Instant) {
         let left = self.sync.first_requests_left();
         let process = &mut self.process;
+        if self.admission.has_unasked() {
+            let held = self.queues.pending.requests();
+            self.admission.count_needs(&process.rules, held);
+        }
         let messages = self.admission.ask_for_first_leases(process, now, left);
         self.sync.ask_first(process, now, messages);
         self.take_answers(now);

@@ -61,7 +61,7 @@ impl PendingRequests {
     }
 
     /// Returns the requests that are held.
-    pub(super) fn requests(&self) -> impl Iterator<Item = &Request> {
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
         let pending = self.requests.iter();
         pending.map(|pending| &pending.waiting.request)
     }

@@ -47,6 +47,10 @@ impl RateLimiter {
         if wants > Capacity::ZERO && silence < policy.idle_after {
             return wants;
         }
+        // A client with requests that wait does not release its lease, though they are none in the mean.
+        if self.draws.needs > Tokens::ZERO {
+            return Capacity::from_micros(self.draws.needs.as_micros());
+        }
         if silence >= ABANDONED_AFTER {
             return Capacity::ZERO;
         }

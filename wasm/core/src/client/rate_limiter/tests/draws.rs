@@ -258,3 +258,21 @@ fn a_request_that_needs_less_than_one_that_was_refused_may_draw() {
     assert!(matches!(again, DrawResult::Denied { .. }), "{again:?}");
     assert!(matches!(p.attempt(1), DrawResult::Pending { .. }));
 }
+
+#[test]
+fn a_client_with_requests_that_wait_does_not_release_its_lease() {
+    let mut p = Process::drawing();
+    // Its attempts are over, as far as the mean tells, and there is something left to report.
+    let mut wants = Capacity::MAX;
+    while wants > Capacity::from_micros(1) {
+        p.limiter.count_refused(1);
+        let request = p.ask_at_its_time();
+        wants = request.demand.wants();
+        assert!(p.answer(request.sequence, 1, &granted(1, None)));
+    }
+    p.after(500);
+    assert!(matches!(p.attempt(1), DrawResult::Pending { .. }));
+    let request = p.ask();
+    assert_eq!(request.draw.unwrap().needs, Tokens::ONE);
+    assert!(request.demand.wants() > Capacity::ZERO);
+}
