@@ -1,6 +1,7 @@
 //! Leases as one node serves them: the tasks that own the lease tables, routing to the master of a
 //! shard, leases from a parent, drains, and statistics.
 
+pub mod buckets;
 pub mod derived;
 pub mod drains;
 pub mod driver;

@@ -45,7 +45,7 @@ use self::listeners::Acceptors;
 pub use self::listeners::Listeners;
 use self::metrics::Metrics;
 use self::services::{Services, follow, serve_grpc, serve_http, until};
-use self::stored::{begin, open_store};
+use self::stored::{begin, open_buckets, open_store};
 
 /// Time that a connection to another node may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -200,6 +200,7 @@ impl Server {
         metrics: Metrics,
     ) -> Result<Self, ServerError> {
         let clock = Clock::start();
+        let buckets = open_buckets(&config);
         if config.admin.tokens.is_empty() {
             tracing::warn!(
                 "admin API: no admin.tokens, so everyone who reaches the HTTP port may read and write"
@@ -235,6 +236,7 @@ impl Server {
             clock,
             metrics: metrics.leases.clone(),
             nudges: nudges.clone(),
+            buckets,
         };
         let (supervisor, shards) = ShardSupervisor::new(settings, parent.clone());
         let (publisher, outcome) = ElectionPublisher::new(shard_count(place.as_ref()));

@@ -100,6 +100,47 @@ async fn kill_masters(test: &TestContext) -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_killed_master_brings_no_token_back() {
+    run_test("a_killed_master_brings_no_token_back", kill_with_bucket);
+}
+
+async fn kill_with_bucket(test: &TestContext) -> Result<()> {
+    let spec = ClusterSpec {
+        members: 3,
+        nodes: 3,
+        shards: 1,
+        lease_s: ETCD_LEASE_S,
+        limits: "limits: [{match: '*', requests: {rate: 0.0027778, burst: 10, safe: 0, lease: 2s}}]",
+    };
+    let mut cluster = Cluster::start(test.dir(), &spec).await?;
+    let envoys = test.envoys_of(["east", "west"], &cluster).await?;
+    let mut left = 10;
+    for wanted in [4, 10] {
+        // Some requests come while the shard has no master, and are refused.
+        let mut passed = 0;
+        let mut next = tokio::time::interval(Duration::from_millis(200));
+        for request in 0..100 {
+            next.tick().await;
+            let envoy = &envoys[request % envoys.len()];
+            let answer = get_once(envoy.address(), "/", &[(TENANT_HEADER, "ten")]).await?;
+            passed += usize::from(answer.status == 200);
+            if passed == wanted {
+                break;
+            }
+        }
+        ensure!(
+            passed == wanted.min(left),
+            "{passed} of {wanted}, {left} left"
+        );
+        left -= passed;
+        let master = cluster.master_of(0).await?;
+        cluster.kill(master)?;
+        cluster.revive(master)?;
+    }
+    Ok(())
+}
+
 /// Sends the requests of a new tenant to `envoy` just after node `dead` was killed. Returns the times
 /// until its first request passes and until it has a lease.
 async fn arrive(

@@ -108,6 +108,45 @@ async fn greedy(test: &TestContext) -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_killed_coordinator_brings_no_token_back() {
+    run_test(
+        "a_killed_coordinator_brings_no_token_back",
+        killed_coordinator,
+    );
+}
+
+async fn killed_coordinator(test: &TestContext) -> Result<()> {
+    // Each start has a configuration of its own.
+    let config = "store: {path: kept.redb}
+limits: [{match: '*', requests: {rate: 0.0027778, burst: 10, safe: 0, lease: 2s}}]";
+    let mut coordinator = test.coordinator(config).await?;
+    let envoys = three_envoys(test, &coordinator).await?;
+    let four = admitted(&envoys, "ten", 4).await?;
+    ensure!(four == 4, "{four} of 4");
+    for left in [6, 0] {
+        coordinator.process.kill()?;
+        coordinator.restart().await?;
+        let passed = admitted_in_all(&envoys, "ten", left).await?;
+        ensure!(passed == left, "{passed} of the {left} that were left");
+    }
+    Ok(())
+}
+
+/// Sends requests to one Envoy after the other until more than `most` have passed, or for ten seconds.
+async fn admitted_in_all(envoys: &[Envoy], tenant: &str, most: usize) -> Result<usize> {
+    let mut next = tokio::time::interval(Duration::from_millis(200));
+    let mut passed = 0;
+    for _ in 0..50 {
+        next.tick().await;
+        passed += admitted(envoys, tenant, envoys.len()).await?;
+        if passed > most {
+            break;
+        }
+    }
+    Ok(passed)
+}
+
 async fn three_envoys(test: &TestContext, coordinator: &Coordinator) -> Result<Vec<Envoy>> {
     let plugin = by_tenant(&json!({}));
     let mut envoys = Vec::new();

@@ -220,21 +220,25 @@ fn means(rows: &[Row]) -> Row {
     means
 }
 
-/// Returns the sizes that grow from the second quarter of a run to the last, and in each of them: what
+/// Returns the sizes that grow from the second quarter of a run to the last, and in each quarter: what
 /// grows for good does, and chance does not.
 fn grown(rows: &[Row]) -> Vec<String> {
     let quarter = rows.len() / 4;
+    let first = means(&rows[..quarter]);
     let second = means(&rows[quarter..2 * quarter]);
     let third = means(&rows[2 * quarter..3 * quarter]);
     let last = means(&rows[3 * quarter..]);
     let (part, more) = GROWTH;
-    let all = second.into_iter().zip(third).zip(last);
-    let sizes = all.map(|(((name, second), (_, third)), (_, last))| (name, [second, third, last]));
+    let names = first.iter().map(|(name, _)| *name);
+    let sizes = names.enumerate().map(|(i, name)| {
+        let of = |row: &Row| row[i].1;
+        (name, [&first, &second, &third, &last].map(of))
+    });
     let grown = sizes.filter(|(_, sizes)| {
-        let [second, _, last] = *sizes;
+        let [_, second, _, last] = *sizes;
         sizes.is_sorted() && last > second * (1.0 + part) + more
     });
-    let texts = grown.map(|(name, [second, _, last])| format!("{name}: {second} to {last}"));
+    let texts = grown.map(|(name, [_, second, _, last])| format!("{name}: {second} to {last}"));
     texts.collect()
 }
 

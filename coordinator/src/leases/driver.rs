@@ -24,6 +24,7 @@ mod error;
 mod event;
 mod hand_over;
 mod handle;
+mod journal;
 mod parent;
 mod settings;
 mod tally;
@@ -31,6 +32,7 @@ mod tally;
 pub use self::error::{DriverError, LeaseError};
 use self::event::DriverEvent;
 pub use self::handle::DriverHandle;
+use self::journal::Journal;
 use self::parent::ParentState;
 pub use self::parent::{ParentBatch, ParentReply, WeakDriverHandle};
 pub use self::settings::DriverSettings;
@@ -59,6 +61,8 @@ pub struct Driver {
     drains: Vec<(ClientId, Instant)>,
     /// This driver's share of the bound on leases.
     tally: Tally,
+    /// Changes of the fleet's buckets that are to be stored.
+    journal: Journal,
 }
 
 // === impl Driver ===
@@ -84,6 +88,7 @@ impl Driver {
             inherited: None,
             drains: Vec::new(),
             tally: Tally::new(settings.leases.clone()),
+            journal: Journal::new(settings.buckets.clone(), origin, settings.metrics.clone()),
         };
         (driver, handle)
     }
@@ -97,6 +102,7 @@ impl Driver {
     /// Handles events and expiries until the last handle is gone or the lease table is handed over.
     pub async fn run(mut self) {
         self.inherit().await;
+        self.restore_buckets().await;
         self.count_leases();
         self.drain_all();
         self.borrow();
@@ -105,6 +111,8 @@ impl Driver {
             let timeout = self.poll_timeout();
             tokio::select! {
                 biased;
+                // First: a busy queue must not delay answers that wait for the store.
+                resources = self.journal.written() => self.not_stored(&resources),
                 event = self.events.recv() => match event {
                     Some(DriverEvent::HandOver(reply)) if !reply.is_closed() => {
                         let frozen = (self.server, self.clock.now());
@@ -128,6 +136,7 @@ impl Driver {
             if self.server.poll_timeout().is_some_and(|at| at <= now) {
                 self.server.handle_timeout(now);
             }
+            self.store_buckets(now);
             self.count_leases();
             self.tell_parent(now);
             self.send_nudges();
@@ -157,7 +166,11 @@ impl Driver {
 
     /// The next time at which something is due without an event.
     fn poll_timeout(&self) -> Option<Instant> {
-        let timeouts = [self.server.poll_timeout(), self.poll_parent()];
+        let timeouts = [
+            self.server.poll_timeout(),
+            self.poll_parent(),
+            self.journal.poll_timeout(),
+        ];
         timeouts.into_iter().flatten().min()
     }
 

@@ -20,6 +20,8 @@ pub struct LeaseMetrics {
     refresh_errors: LabeledCounter<RefreshFault>,
     answered: LabeledCounter<AnsweredBy>,
     releases: Counter,
+    bucket_writes: Counter,
+    bucket_write_errors: Counter,
     refresh_duration: Durations,
     /// Metrics of the calls to the parent.
     pub parent: ParentMetrics,
@@ -74,6 +76,11 @@ impl LeaseMetrics {
             refresh_errors: LabeledCounter::register(registry, "refresh_errors", errors),
             answered: LabeledCounter::register(registry, "answered", answered),
             releases: registry.add("releases", "Resources given back"),
+            bucket_writes: registry.add("bucket_writes", "Buckets of slow limits that were stored"),
+            bucket_write_errors: registry.add(
+                "bucket_write_errors",
+                "Buckets of slow limits that could not be stored",
+            ),
             refresh_duration: registry.add_durations("refresh_duration", duration),
             parent: ParentMetrics::register(registry),
         }
@@ -104,6 +111,15 @@ impl LeaseMetrics {
     /// Counts resources that were given back.
     pub fn count_releases(&self, resources: usize) {
         self.releases.inc_by(resources as u64);
+    }
+
+    /// Counts buckets that were stored, or could not be.
+    pub fn count_bucket_writes(&self, buckets: usize, is_stored: bool) {
+        let counter = match is_stored {
+            true => &self.bucket_writes,
+            false => &self.bucket_write_errors,
+        };
+        counter.inc_by(buckets as u64);
     }
 
     /// Number of scopes that have been refreshed since the start.

@@ -1,5 +1,7 @@
 //! Opening of the store, and the epoch of a run in it.
 
+use std::sync::Arc;
+
 use tollgate_core::lease::Epoch;
 
 use super::ServerError;
@@ -9,6 +11,9 @@ use crate::catalog::store::EtcdStore;
 use crate::catalog::store::{MemoryStore, RedbStore, Store, StoreError};
 use crate::cluster::election::RunEpoch;
 use crate::config::Config;
+#[cfg(feature = "etcd")]
+use crate::leases::buckets::EtcdBuckets;
+use crate::leases::buckets::{BucketStore, RedbBuckets};
 
 /// The store that `config` names.
 pub(super) fn open_store(
@@ -25,6 +30,17 @@ pub(super) fn open_store(
         Some((path, false)) => RedbStore::open_or_later(path)?,
     };
     Ok(Box::new(store.with_metrics(metrics.clone())))
+}
+
+/// The store of the fleet's slow buckets: beside the one that `config` names.
+pub(super) fn open_buckets(config: &Config) -> Option<Arc<dyn BucketStore>> {
+    #[cfg(feature = "etcd")]
+    if let Some(cluster) = &config.cluster {
+        return Some(Arc::new(EtcdBuckets::new(&cluster.etcd)));
+    }
+    let (path, _) = config.store_path()?;
+    let buckets = RedbBuckets::at(path.with_extension("buckets.redb"));
+    Some(Arc::new(buckets))
 }
 
 /// The epoch of this run, which `store` keeps from now on.

@@ -210,6 +210,7 @@ async fn ended() -> SocketAddr {
         clock,
         metrics: metrics.clone(),
         nudges: Nudges::default(),
+        buckets: None,
     };
     let (supervisor, mut shards) = ShardSupervisor::new(settings, None);
     let (election, events) = mpsc::channel(1);

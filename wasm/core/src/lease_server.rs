@@ -9,6 +9,7 @@ use core::ops::Bound;
 use core::time::Duration;
 
 mod binding;
+mod buckets;
 mod drain;
 mod nudges;
 mod parent;
@@ -18,6 +19,7 @@ mod snapshot;
 mod terms;
 
 pub use self::binding::{BindingLimit, LimitOwner};
+use self::buckets::StoredBuckets;
 pub use self::drain::{DRAINS_MAX, DrainError, Drains};
 pub use self::nudges::Nudge;
 use self::nudges::NudgeQueue;
@@ -62,6 +64,8 @@ pub struct LeaseServer {
     nudges: NudgeQueue,
     /// Tokens that clients have drawn of the fleet's buckets.
     drawn: Tokens,
+    /// Buckets of the fleet that a store keeps.
+    buckets: StoredBuckets,
 }
 
 /// Bounds on the size of a lease server.
@@ -121,6 +125,7 @@ impl LeaseServer {
             leases_elsewhere: 0,
             nudges: NudgeQueue::default(),
             drawn: Tokens::ZERO,
+            buckets: StoredBuckets::default(),
         }
     }
 
@@ -196,6 +201,7 @@ impl LeaseServer {
                 self.timeouts.insert(next, id.clone());
                 self.look_for_nudges(now, &id);
             } else if let Some(mut slot) = self.resources.remove(&id) {
+                self.buckets.forget(&id, &slot);
                 slot.leave(&mut self.pools);
             }
         }
@@ -270,6 +276,7 @@ impl LeaseServer {
         if self.resources.get(id).is_some_and(empty)
             && let Some(mut slot) = self.resources.remove(id)
         {
+            self.buckets.forget(id, &slot);
             slot.leave(&mut self.pools);
             self.timeouts.remove(slot.queued_at, id.clone());
         }

@@ -30,6 +30,7 @@ mod nudges;
 mod promises;
 mod silence;
 mod snapshot;
+mod stored_bucket;
 mod throttled;
 
 pub(crate) use self::allocation::Allocation;
@@ -37,6 +38,7 @@ use self::allocation::{ClientEntry, TieBreak};
 pub use self::fleet_bucket::{FleetBucket, FleetBucketSnapshot};
 use self::silence::watch;
 pub use self::snapshot::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
+pub use self::stored_bucket::{BucketChange, SLOW_FROM, StoredBucket};
 pub use self::throttled::ThrottledSince;
 use crate::deadlines::Deadlines;
 use crate::hash::{fnv1a, fnv1a_after};

@@ -250,6 +250,11 @@ impl Coordinator {
                 })
             }
         };
+        let is_stored = shard.store_buckets(local, receiver);
+        let outcome = match is_stored {
+            true => outcome,
+            false => Err(unavailable("the buckets cannot be stored")),
+        };
         ScopeAnswer {
             scope: asked.scope.clone(),
             canonical: limits.canonical.clone(),

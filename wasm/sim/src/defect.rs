@@ -18,6 +18,8 @@ pub enum Defect {
     Proportional,
     /// Masters do not look at their terms before they answer.
     WithoutTerms,
+    /// Coordinators forget what they have stored of slow buckets when they start.
+    ForgottenBuckets,
 }
 
 // === impl Defect ===

@@ -1,7 +1,7 @@
 //! Limits of simulated fleets beside one limit that all Envoys share without delay.
 //!
 //! Each line is of one scope of a scenario in `tests/scenarios`: `fleet-limits.yaml`, `fleet-pods.yaml`,
-//! `fleet-far.yaml`. It says what holds today; the aim is 99 % in each line.
+//! `fleet-far.yaml`, `fleet-crash.yaml`. It says what holds today; the aim is 99 % in each line.
 //! `cargo test -p tollgate-cli fleet_limits -- --nocapture` prints the table of `docs/benchmarks.md`.
 
 use serde_json::Value;
@@ -109,6 +109,14 @@ const FAR: &[Line] = &[
     line("tenant/flight-3", "3 in flight, 1.5 wanted, 5 Envoys", "-", (95.0, 0.0)),
 ];
 
+#[rustfmt::skip]
+const CRASH: &[Line] = &[
+    line("tenant/four", "10/h, 4 used, coordinator killed, 12 more", "-", (99.0, 0.0)),
+    line("tenant/all", "10/h, 1/s, killed three times", "-", (99.0, 0.0)),
+    line("tenant/large", "10 000/h, half of it used, killed, twice as much", "-", (95.0, 0.0)),
+    line("tenant/minute", "60/min, 0.8 of it, killed three times", "-", (70.0, 0.0)),
+];
+
 /// Plays a scenario, prints a table and compares it with `lines`.
 fn compare(name: &str, lines: &[Line]) {
     let limits = limits_of(name);
@@ -159,6 +167,11 @@ fn limits_of_a_fleet_are_used_as_far_as_today() {
 #[test]
 fn limits_outlive_pods_as_far_as_today() {
     compare("fleet-pods", PODS);
+}
+
+#[test]
+fn limits_outlive_their_coordinator() {
+    compare("fleet-crash", CRASH);
 }
 
 #[test]

@@ -34,6 +34,21 @@ impl DriverEvent {
         }))
     }
 
+    /// The same for an answer that may tell of buckets that are to be stored before.
+    pub(super) fn ask_stored<T: Send + 'static>(
+        reply: oneshot::Sender<T>,
+        work: impl FnOnce(&mut Driver, Instant) -> T + Send + 'static,
+    ) -> Self {
+        Self::Work(Box::new(move |driver, now| {
+            if !reply.is_closed() {
+                let answer = work(driver, now);
+                driver.reply_when_stored(now, move || {
+                    let _ = reply.send(answer);
+                });
+            }
+        }))
+    }
+
     /// Work that is done even for a caller that has gone: it has nothing more to ask.
     pub(super) fn tell<T: Send + 'static>(
         reply: oneshot::Sender<T>,

@@ -77,7 +77,8 @@ impl DriverHandle {
     pub async fn refresh(&self, refresh: Refresh) -> Result<Vec<ScopeAnswer>, DriverError> {
         let _permit = self.bulk_permit(refresh.scopes.len()).await?;
         let refresh = move |driver: &mut Driver, now| driver.refresh(now, &refresh);
-        self.call(|reply| DriverEvent::ask(reply, refresh)).await
+        self.call(|reply| DriverEvent::ask_stored(reply, refresh))
+            .await
     }
 
     /// Takes the permits of a call for `scopes` scopes; a small call needs none.

@@ -11,6 +11,7 @@ use tollgate_core::units::Instant;
 use super::LeaseCount;
 use crate::catalog::Catalog;
 use crate::clock::Clock;
+use crate::leases::buckets::BucketStore;
 use crate::leases::metrics::LeaseMetrics;
 use crate::leases::nudges::Nudges;
 
@@ -33,6 +34,8 @@ pub struct DriverSettings {
     pub metrics: LeaseMetrics,
     /// Watches of the clients to nudge.
     pub nudges: Nudges,
+    /// Store of the fleet's slow buckets; none if a crash fills them.
+    pub buckets: Option<Arc<dyn BucketStore>>,
 }
 
 // === impl DriverSettings ===
@@ -73,6 +76,7 @@ impl DriverSettings {
             clock: Clock::start(),
             metrics: LeaseMetrics::default(),
             nudges: Nudges::default(),
+            buckets: None,
         }
     }
 }

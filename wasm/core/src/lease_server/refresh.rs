@@ -106,6 +106,9 @@ impl LeaseServer {
         let known = self.refresh_known(now, call);
         let answer = known.unwrap_or_else(|| self.refresh_new(now, call));
         self.note(now, call.id, call.request);
+        if let Some(slot) = self.resources.get_mut(call.id) {
+            self.buckets.note(now, call.id, call.request, slot);
+        }
         self.bounds.named(answer)
     }
 
@@ -167,6 +170,9 @@ impl LeaseServer {
         resource.allocation.is_filling = self.is_filling();
         resource.allocation.collect_from = self.started_at;
         resource.allocation.collect_until = learned_at;
+        if let Some(stored) = self.buckets.restore(now, call.id) {
+            resource.allocation.restore_bucket(now, stored);
+        }
         let mut slot = ResourceSlot::new(resource, now);
         slot.set_lendable(now, call.id, terms.limit, self.parent_leases.as_ref());
         slot.follow(&mut self.pools, call.id, terms, learning_until);

@@ -1,3 +1,4 @@
+mod buckets;
 mod learning;
 mod nudges;
 mod pools;

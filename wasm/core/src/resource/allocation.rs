@@ -72,6 +72,8 @@ pub(crate) struct Allocation {
     pub(in crate::resource) is_drawn: bool,
     /// Whether clients have drawn of it.
     pub(in crate::resource) is_used: bool,
+    /// Whether a store has it.
+    pub(crate) is_stored: bool,
     /// All tokens that clients have drawn of it.
     pub(in crate::resource) drawn: Tokens,
     /// Tokens that are kept for clients below their part.
@@ -106,6 +108,7 @@ impl Allocation {
             fleet: None,
             is_drawn: false,
             is_used: false,
+            is_stored: false,
             drawn: Tokens::ZERO,
             promises: Promises::default(),
             traffic: Traffic::default(),

@@ -10,6 +10,7 @@
 
 use core::time::Duration;
 
+use super::stored_bucket::{SLOW_FROM, Stored, StoredBucket, ahead};
 use crate::bucket::{BucketState, TokenBucket};
 use crate::units::{Instant, Rate, Tokens};
 
@@ -28,6 +29,8 @@ pub struct FleetBucket {
     turn_at: Instant,
     /// Draws that got nothing, beyond those that got something; bounded.
     pressure: u32,
+    /// What the store has of it, if it is there.
+    stored: Option<Stored>,
 }
 
 /// State of a [`FleetBucket`] in a snapshot.
@@ -55,7 +58,65 @@ impl FleetBucket {
             whole,
             turn_at: now,
             pressure: 0,
+            stored: None,
         }
+    }
+
+    /// The bucket of `whole` tokens, which is filled at `rate`, that a store has.
+    pub(super) fn restored(now: Instant, whole: Tokens, rate: Rate, stored: StoredBucket) -> Self {
+        let mut bucket = Self::full(now, whole);
+        let missing = whole.saturating_sub(stored.left_of(whole, rate));
+        // A full bucket has as much.
+        let _ = bucket.bucket.take(now, missing);
+        bucket.stored = Some(Stored::new(now, stored));
+        bucket
+    }
+
+    /// Returns what is to be stored of the bucket, of which clients hold `held` and whose limit earns `rate`,
+    /// and whether before its tokens are used; none if what the store has is as good. Nobody holds what they do now
+    /// after `lease`.
+    pub(super) fn store_change(
+        &mut self,
+        now: Instant,
+        rate: Rate,
+        held: Tokens,
+        lease: Duration,
+    ) -> Option<(StoredBucket, bool)> {
+        let time_to_fill = rate.time_for(self.whole);
+        if time_to_fill.is_some_and(|time| time < SLOW_FROM) {
+            return None;
+        }
+        let missing = self.whole.saturating_sub(self.left(now));
+        let known = self.stored.map(|stored| stored.aged(now));
+        let known = known.unwrap_or_default();
+        let known_missing = self.whole.saturating_sub(known.left_of(self.whole, rate));
+        let is_urgent = missing > known_missing || held > known.held();
+        let ahead = ahead(self.whole);
+        // What the store has beyond what is would be lost with a crash.
+        let most = ahead.saturating_add(ahead).saturating_add(Tokens::ONE);
+        if !is_urgent && known_missing < missing.saturating_add(most) {
+            return None;
+        }
+        let with_ahead = |tokens: Tokens| match is_urgent {
+            true => tokens.saturating_add(ahead).min(self.whole),
+            false => tokens,
+        };
+        let missing = with_ahead(missing);
+        let fills_in = rate.time_for(missing).unwrap_or(Duration::MAX);
+        let stored = StoredBucket {
+            missing,
+            held: with_ahead(held),
+            held_for: lease,
+            lasts: fills_in.saturating_add(lease),
+            age: Duration::ZERO,
+        };
+        self.stored = Some(Stored::new(now, stored));
+        Some((stored, is_urgent))
+    }
+
+    /// Notes that the store does not have it.
+    pub(super) fn not_stored(&mut self) {
+        self.stored = None;
     }
 
     /// Fills it at `rate` from `now` on, up to what is left of the burst beside the `held` of clients.
@@ -178,6 +239,8 @@ impl FleetBucket {
             whole: snapshot.whole,
             turn_at: now.saturating_add(snapshot.turn_in),
             pressure: snapshot.pressure.min(PRESSURE_MAX),
+            // What the store of the master before has may be older.
+            stored: None,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! One shard of a coordinator: its master, and at times a past one that has lost the election.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_core::cluster::ShardId;
-use tollgate_core::lease::Epoch;
+use tollgate_core::lease::{Epoch, ResourceId};
 use tollgate_core::lease_server::{Bounds, LeaseServer, Snapshot, Start};
+use tollgate_core::resource::StoredBucket;
 use tollgate_core::units::Instant;
 
 const BOUNDS: Bounds = Bounds {
@@ -25,6 +27,8 @@ pub(crate) struct Shard {
     pub(crate) vacant_since: Option<Instant>,
     /// Time for which work is planned next.
     pub(crate) planned: Option<Instant>,
+    /// Store of its slow buckets, with the time on its clock at which each was stored.
+    buckets: BTreeMap<ResourceId, (StoredBucket, Instant)>,
 }
 
 /// Master that was cut off from the election: it serves until its term ends, and another is elected
@@ -70,6 +74,7 @@ impl Shard {
             past: None,
             vacant_since: None,
             planned: None,
+            buckets: BTreeMap::new(),
         }
     }
 
@@ -89,12 +94,42 @@ impl Shard {
         });
         let fresh = || LeaseServer::new(local, self.epoch, BOUNDS, start);
         let mut server = taken.unwrap_or_else(fresh);
+        let stored = self.buckets.iter().map(|(resource, (bucket, at))| {
+            let age = local.saturating_since(*at);
+            (resource.clone(), StoredBucket { age, ..*bucket })
+        });
+        server.keep_buckets(local, stored.collect());
         if let Some(call_timeout) = borrows {
             server.borrow_from_parent(local, local.as_nanos(), call_timeout);
         }
         self.server = Some(server);
         self.vacant_since = None;
         self.planned = None;
+    }
+
+    /// Stores the changes of slow buckets before its master answers. A past master cannot: returns whether
+    /// it answers all the same, for it tells of no such bucket.
+    pub(super) fn store_buckets(&mut self, local: Instant, receiver: Receiver) -> bool {
+        if self.comes_to_past(receiver)
+            && let Some(past) = &mut self.past
+        {
+            let (changes, is_told) = past.server.take_bucket_changes();
+            return changes.is_empty() && !is_told;
+        }
+        let server = self.server.as_mut();
+        let changes = server.map(|server| server.take_bucket_changes().0);
+        for change in changes.into_iter().flatten() {
+            match change.bucket {
+                Some(bucket) => self.buckets.insert(change.resource, (bucket, local)),
+                None => self.buckets.remove(&change.resource),
+            };
+        }
+        true
+    }
+
+    /// Loses its store of slow buckets.
+    pub(crate) fn forget_buckets(&mut self) {
+        self.buckets.clear();
     }
 
     /// Cuts its master off from the election, which has so much left of its term and is `asleep` for

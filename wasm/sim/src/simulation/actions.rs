@@ -8,6 +8,7 @@ use tollgate_core::lease_server::Snapshot;
 use super::Simulation;
 use super::event::Event;
 use super::reached::Case;
+use crate::defect::Defect;
 use crate::demand::{Course, Overlay};
 use crate::scenario::{Direction, LoseTerm};
 use crate::topology::{ActiveCut, Node};
@@ -226,11 +227,15 @@ impl Simulation {
 
     pub(super) fn elect(&mut self, coordinator: usize, left: &[(usize, Option<Snapshot>)]) {
         let now = self.now();
+        let forgets = self.has_defect(Defect::ForgottenBuckets);
         let place = &mut self.coordinators[coordinator];
         let mut elected = false;
         for (shard, left) in left {
             // Another election may have been faster.
             if place.shards[*shard].server.is_none() {
+                if forgets {
+                    place.shards[*shard].forget_buckets();
+                }
                 place.elect(now, *shard, place.start_of(*shard), left.as_ref());
                 elected = true;
             }

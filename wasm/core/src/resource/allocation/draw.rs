@@ -7,7 +7,7 @@ use super::{Allocation, ClientEntry, Promise, TieBreak};
 use crate::lease::{DrawAnswer, DrawRequest, Unit};
 use crate::limit::Algorithm;
 use crate::pool::PoolLink;
-use crate::resource::{ClientDraws, FleetBucket};
+use crate::resource::{ClientDraws, FleetBucket, StoredBucket};
 use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
 
 /// Capacity of a limit below which clients draw each token of it and have no lease, however few they are.
@@ -302,6 +302,30 @@ impl Allocation {
     /// Tokens that clients have drawn of the fleet's bucket and may not have spent.
     pub(in crate::resource) fn held_by_clients(&self) -> Tokens {
         Tokens::from_micros(u64::try_from(self.sum_holds).unwrap_or(u64::MAX))
+    }
+
+    /// Begins with the bucket that a store has.
+    pub(crate) fn restore_bucket(&mut self, now: Instant, stored: StoredBucket) {
+        let (rate, burst) = (self.limit.capacity.as_rate(), self.limit.burst);
+        self.fleet = Some(FleetBucket::restored(now, burst, rate, stored));
+        (self.is_used, self.is_stored) = (true, true);
+    }
+
+    /// Returns what is to be stored of the fleet's bucket, and whether before an answer tells of its tokens.
+    pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredBucket, bool)> {
+        let (rate, lease) = (self.limit.capacity.as_rate(), self.limit.lease);
+        let held = self.held();
+        let bucket = self.fleet.as_mut().filter(|_| self.is_used)?;
+        let change = bucket.store_change(now, rate, held, lease);
+        self.is_stored |= change.is_some();
+        change
+    }
+
+    /// Notes that the store does not have the fleet's bucket.
+    pub(crate) fn bucket_not_stored(&mut self) {
+        if let Some(bucket) = &mut self.fleet {
+            bucket.not_stored();
+        }
     }
 
     /// Forgets the fleet's bucket if a new one would hold no more.

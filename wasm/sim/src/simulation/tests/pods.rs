@@ -3,6 +3,7 @@
 use tollgate_core::units::Tokens;
 
 use super::*;
+use crate::defect::Defect;
 use crate::figures::LimitFigures;
 use crate::scenario::{Routing, Scale};
 
@@ -18,12 +19,25 @@ fn routed(count: u32, total: Program) -> Scenario {
 
 /// Returns the finished run with a limit on tenants, and the figures of that.
 fn play(scenario: Scenario, rate: f64, burst: u64) -> (Simulation, LimitFigures) {
+    play_with(scenario, rate, burst, None)
+}
+
+/// The same with a planted defect.
+fn play_with(
+    scenario: Scenario,
+    rate: f64,
+    burst: u64,
+    defect: Option<Defect>,
+) -> (Simulation, LimitFigures) {
     let limit = Limit {
         burst: Tokens::from_whole(burst),
         ..Limit::new(Capacity::try_from_f64(rate).unwrap())
     };
     let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
     let mut simulation = Simulation::new(scenario, vec![Box::new(limits)]).unwrap();
+    if defect.is_some() {
+        simulation.inspect(defect);
+    }
     while simulation.step() {}
     assert!(simulation.violations().is_empty());
     let limits = simulation.limit_figures();
@@ -64,6 +78,25 @@ fn a_group_is_scaled_out_and_in_and_its_requests_go_to_those_that_run() {
     // A few came before the first Envoy ran.
     assert!(limit.asked >= 2990, "{limit:?}");
     assert_eq!(limit.admitted, limit.asked, "{limit:?}");
+}
+
+#[test]
+fn a_coordinator_that_crashes_brings_no_token_back() {
+    let crashes = |defect| {
+        let mut scenario = routed(3, Program::Constant(Amount(1.0)));
+        scenario.duration = Span::from_secs(120);
+        let events = [20, 50, 80].map(|second| EventSpec {
+            crash: crash(2),
+            ..at(second)
+        });
+        scenario.events = events.into();
+        play_with(scenario, 0.01, 10, defect).1
+    };
+    let kept = crashes(None);
+    assert_eq!(kept.beyond_rest, 0.0, "{kept:?}");
+    assert!(kept.admitted >= kept.ideal, "{kept:?}");
+    let lost = crashes(Some(Defect::ForgottenBuckets));
+    assert!(lost.beyond_rest >= 9.0, "{lost:?}");
 }
 
 #[test]

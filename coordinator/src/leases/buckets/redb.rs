@@ -1,0 +1,145 @@
+//! Buckets in one file, by redb.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError};
+use tollgate_core::lease::Origin;
+use tollgate_core::resource::BucketChange;
+
+use super::{BucketRecord, BucketStore, BucketStoreError, StoredBuckets, key, read};
+
+/// The records by the text of their keys.
+const BUCKETS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("buckets");
+
+/// redb's cache: what is written is small, and read once.
+const CACHE_BYTES: usize = 8 << 20;
+
+/// Keeps buckets in a file, which is made by the first write; clones share it.
+#[derive(Clone, Debug)]
+pub struct RedbBuckets(Arc<BucketFile>);
+
+#[derive(Debug)]
+struct BucketFile {
+    path: PathBuf,
+    /// None before the file is needed, and after a failure, so that the next use opens it anew.
+    database: Mutex<Option<Arc<Database>>>,
+}
+
+// === impl RedbBuckets ===
+
+impl RedbBuckets {
+    /// Keeps them in the file `path`.
+    pub fn at(path: PathBuf) -> Self {
+        Self(Arc::new(BucketFile {
+            path,
+            database: Mutex::new(None),
+        }))
+    }
+
+    /// Runs `work` on the file where it may block; the default if there is no file, and none is to be made.
+    async fn run<T: Default + Send + 'static>(
+        &self,
+        make: bool,
+        work: impl FnOnce(&Database) -> Result<T, redb::Error> + Send + 'static,
+    ) -> Result<T, BucketStoreError> {
+        let file = self.0.clone();
+        // redb panics at some kinds of damage; that ends the task only.
+        let done = tokio::task::spawn_blocking(move || match file.open(make)? {
+            Some(database) => work(&database),
+            None => Ok(T::default()),
+        });
+        let done = done.await.map_err(|error| error.to_string());
+        let done = done.and_then(|done| done.map_err(|error| error.to_string()));
+        done.map_err(|cause| {
+            *self.0.database() = None;
+            BucketStoreError::new(self.0.path.display(), cause)
+        })
+    }
+}
+
+// === impl BucketFile ===
+
+impl BucketFile {
+    fn open(&self, make: bool) -> Result<Option<Arc<Database>>, redb::Error> {
+        let mut database = self.database();
+        if database.is_none() && (make || self.path.try_exists()?) {
+            let mut builder = Database::builder();
+            builder.set_cache_size(CACHE_BYTES);
+            *database = Some(Arc::new(builder.create(&self.path)?));
+        }
+        Ok(database.clone())
+    }
+
+    fn database(&self) -> std::sync::MutexGuard<'_, Option<Arc<Database>>> {
+        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[tonic::async_trait]
+impl BucketStore for RedbBuckets {
+    async fn load(&self, _: Origin, now: Duration) -> Result<StoredBuckets, BucketStoreError> {
+        let loaded = self.run(false, move |database| {
+            let (buckets, over) = load(database, now)?;
+            if !over.is_empty() {
+                write(database, over.into_iter().map(|key| (key, None)))?;
+            }
+            Ok(buckets)
+        });
+        loaded.await
+    }
+
+    async fn write(
+        &self,
+        _: Origin,
+        now: Duration,
+        changes: Vec<BucketChange>,
+    ) -> Result<(), BucketStoreError> {
+        let written = self.run(true, move |database| {
+            let changes = changes.iter().map(|change| {
+                let record = change.bucket.as_ref();
+                let record = record.map(|bucket| BucketRecord::new(now, bucket).encode());
+                (key(&change.resource), record)
+            });
+            write(database, changes)
+        });
+        written.await
+    }
+}
+
+// === free functions ===
+
+fn load(database: &Database, now: Duration) -> Result<(StoredBuckets, Vec<String>), redb::Error> {
+    let transaction = database.begin_read()?;
+    let table = match transaction.open_table(BUCKETS) {
+        // Made, but the process ended before its first transaction.
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Default::default()),
+        table => table?,
+    };
+    let mut records = Vec::new();
+    for entry in table.iter()? {
+        let (key, record) = entry?;
+        records.push((key.value().to_owned(), record.value().to_owned()));
+    }
+    let records = records.iter();
+    Ok(read(now, records.map(|(key, record)| (&**key, &**record))))
+}
+
+fn write(
+    database: &Database,
+    changes: impl Iterator<Item = (String, Option<Vec<u8>>)>,
+) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        let mut table = transaction.open_table(BUCKETS)?;
+        for (key, record) in changes {
+            match record {
+                Some(record) => table.insert(&*key, &*record)?,
+                None => table.remove(&*key)?,
+            };
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}

@@ -1,0 +1,91 @@
+use tollgate_core::lease::Epoch;
+
+use super::*;
+
+const NOW: Duration = Duration::from_secs(1_790_000_000);
+
+fn resource(scope: &str) -> ResourceId {
+    ResourceId::new(scope, Unit::Requests).unwrap()
+}
+
+fn bucket(missing: u64) -> StoredBucket {
+    StoredBucket {
+        missing: Tokens::from_whole(missing),
+        held: Tokens::ONE,
+        held_for: Duration::from_secs(2),
+        lasts: Duration::from_secs(3600),
+        age: Duration::ZERO,
+    }
+}
+
+fn change(scope: &str, bucket: Option<StoredBucket>) -> BucketChange {
+    BucketChange {
+        resource: resource(scope),
+        bucket,
+        is_urgent: true,
+    }
+}
+
+#[test]
+fn a_record_is_as_old_as_the_wall_clock_says() {
+    let record = BucketRecord::new(NOW, &bucket(4));
+    let age = Duration::from_millis(1500);
+    let aged = StoredBucket { age, ..bucket(4) };
+    assert_eq!(record.at(NOW.saturating_add(age)), Some(aged));
+    assert_eq!(
+        record.at(NOW.saturating_add(Duration::from_secs(3600))),
+        None
+    );
+    let before = NOW.saturating_sub(Duration::from_secs(86_400));
+    assert_eq!(record.at(before), Some(bucket(4)), "the clock was set back");
+}
+
+#[test]
+fn what_cannot_be_read_is_over() {
+    let record = BucketRecord::new(NOW, &bucket(4)).encode();
+    let records = [
+        ("requests/tenant/a/b", &*record),
+        ("requests/", &*record),
+        ("apples/tenant/a", &*record),
+        ("requests/tenant/c", b"{}"),
+    ];
+    let (buckets, over) = read(NOW, records);
+    assert_eq!(buckets, [(resource("tenant/a/b"), bucket(4))].into());
+    assert_eq!(over, ["requests/", "apples/tenant/a", "requests/tenant/c"]);
+}
+
+#[tokio::test]
+async fn a_file_keeps_the_last_change_of_each_bucket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.buckets.redb");
+    let origin = Origin::alone(Epoch(1));
+    let store = RedbBuckets::at(path.clone());
+    assert_eq!(store.load(origin, NOW).await, Ok(StoredBuckets::new()));
+    assert!(!path.exists(), "reading makes no file");
+    let changes = vec![
+        change("tenant/a", Some(bucket(1))),
+        change("tenant/b", Some(bucket(2))),
+        change("tenant/a", Some(bucket(3))),
+    ];
+    store.write(origin, NOW, changes).await.unwrap();
+    let changes = vec![change("tenant/b", None)];
+    store.write(origin, NOW, changes).await.unwrap();
+    drop(store);
+    let store = RedbBuckets::at(path);
+    let stored = store.load(origin, NOW).await.unwrap();
+    assert_eq!(stored, [(resource("tenant/a"), bucket(3))].into());
+    // Full by now, so it is dropped for good.
+    let later = NOW.saturating_add(Duration::from_secs(3600));
+    assert_eq!(store.load(origin, later).await, Ok(StoredBuckets::new()));
+    assert_eq!(store.load(origin, NOW).await, Ok(StoredBuckets::new()));
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_made_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing/a.redb");
+    let store = RedbBuckets::at(path.clone());
+    let written = store.write(Origin::alone(Epoch(1)), NOW, Vec::new()).await;
+    let error = written.unwrap_err().to_string();
+    assert!(error.starts_with(path.to_str().unwrap()), "{error}");
+}

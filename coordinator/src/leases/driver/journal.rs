@@ -1,0 +1,228 @@
+//! Changes of the fleet's buckets on their way into the store.
+//!
+//! An answer that tells of a slow bucket waits until what it tells is stored. One write is under way at a
+//! time, and all changes meanwhile go into the next one. A store that fails keeps no answer, but where another
+//! master may have been elected: then a crash may bring tokens back, which is logged and shown.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tollgate_core::lease::{Origin, ResourceId};
+use tollgate_core::resource::BucketChange;
+use tollgate_core::units::Instant;
+
+use super::Driver;
+use super::handle::QUEUE_LEN;
+use crate::clock::unix_time;
+use crate::leases::buckets::{BucketStore, BucketStoreError, StoredBuckets};
+use crate::leases::metrics::LeaseMetrics;
+
+/// Time for which changes that no answer waits for are gathered.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// Sends an answer.
+type Reply = Box<dyn FnOnce() + Send>;
+
+/// Resources of a write, and its end.
+type Writing = (Vec<ResourceId>, JoinHandle<Result<(), BucketStoreError>>);
+
+/// Changes that are to be stored, and the answers that wait for that.
+#[derive(Default)]
+pub(super) struct Journal {
+    store: Option<Arc<dyn BucketStore>>,
+    origin: Origin,
+    metrics: LeaseMetrics,
+    writing: Option<Writing>,
+    /// Answers that wait for the write that is under way.
+    replies: Vec<Reply>,
+    /// The last change of each resource, for the next write.
+    changes: BTreeMap<ResourceId, BucketChange>,
+    /// Answers that wait for the next write.
+    next_replies: Vec<Reply>,
+    /// Time of the next write, if there are changes.
+    due: Option<Instant>,
+    is_failing: bool,
+}
+
+// === impl Journal ===
+
+impl Journal {
+    pub(super) fn new(
+        store: Option<Arc<dyn BucketStore>>,
+        origin: Origin,
+        metrics: LeaseMetrics,
+    ) -> Self {
+        Self {
+            store,
+            origin,
+            metrics,
+            ..Self::default()
+        }
+    }
+
+    /// Takes changes for the next write.
+    fn add(&mut self, now: Instant, changes: Vec<BucketChange>) {
+        for change in changes {
+            let wait = match change.is_urgent {
+                true => Duration::ZERO,
+                false => GATHER,
+            };
+            let at = now.saturating_add(wait);
+            self.due = Some(self.due.map_or(at, |due| due.min(at)));
+            self.changes.insert(change.resource.clone(), change);
+        }
+    }
+
+    /// Sends an answer when all changes until now are stored, as far as answers wait for them.
+    fn reply(&mut self, now: Instant, reply: Reply) {
+        if self.due.is_some_and(|due| due <= now) {
+            // A caller that gets none asks again; a store that hangs must not gather answers without end.
+            if self.next_replies.len() < QUEUE_LEN {
+                self.next_replies.push(reply);
+            }
+        } else if self.writing.is_some() {
+            if self.replies.len() < QUEUE_LEN {
+                self.replies.push(reply);
+            }
+        } else {
+            reply();
+        }
+    }
+
+    /// Starts the next write, if it is due and none is under way.
+    fn start(&mut self, now: Instant) {
+        let is_due = self.due.is_some_and(|due| due <= now);
+        if !is_due || self.writing.is_some() {
+            return;
+        }
+        let Some(store) = self.store.clone() else {
+            return;
+        };
+        self.due = None;
+        self.replies.append(&mut self.next_replies);
+        let changes = std::mem::take(&mut self.changes);
+        let (resources, changes): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
+        let origin = self.origin;
+        let write = async move { store.write(origin, unix_time(), changes).await };
+        self.writing = Some((resources, tokio::spawn(write)));
+    }
+
+    /// Time of the next write, if none is under way.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.due.filter(|_| self.writing.is_none())
+    }
+
+    /// Waits for the end of the write that is under way, and sends the answers that wait for it. Returns the
+    /// resources whose changes may not be stored. Cancelling loses nothing.
+    pub(super) async fn written(&mut self) -> Vec<ResourceId> {
+        let Some((_, writing)) = &mut self.writing else {
+            return std::future::pending().await;
+        };
+        let outcome = writing.await;
+        let outcome = outcome.unwrap_or_else(|error| Err(BucketStoreError::new("buckets", error)));
+        let resources = self.writing.take().map(|(resources, _)| resources);
+        let resources = resources.unwrap_or_default();
+        let is_master = !matches!(&outcome, Err(error) if error.is_master_unsure);
+        for reply in std::mem::take(&mut self.replies) {
+            // A caller that gets none asks again, perhaps another coordinator.
+            if is_master {
+                reply();
+            }
+        }
+        self.metrics
+            .count_bucket_writes(resources.len(), outcome.is_ok());
+        match outcome {
+            Ok(()) => {
+                if std::mem::take(&mut self.is_failing) {
+                    tracing::info!("buckets: stored again");
+                }
+                Vec::new()
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    tracing::error!(
+                        %error,
+                        "buckets: cannot be stored; a crash of this coordinator would fill them"
+                    );
+                }
+                resources
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal")
+            .field("store", &self.store)
+            .field("changes", &self.changes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Driver ===
+
+impl Driver {
+    /// Begins with the buckets that are stored, but for those that the lease table of the master before has.
+    pub(super) async fn restore_buckets(&mut self) {
+        if let Some(store) = self.journal.store.clone() {
+            let stored = load(&*store, self.origin).await;
+            self.server.keep_buckets(self.clock.now(), stored);
+        }
+    }
+
+    /// Sends an answer of the lease table when what it tells is stored.
+    pub(super) fn reply_when_stored(
+        &mut self,
+        now: Instant,
+        reply: impl FnOnce() + Send + 'static,
+    ) {
+        match self.journal_changes(now) {
+            true => self.journal.reply(now, Box::new(reply)),
+            false => reply(),
+        }
+    }
+
+    /// Has the changes of buckets stored. Returns whether the last answers tell of such a bucket.
+    fn journal_changes(&mut self, now: Instant) -> bool {
+        let (changes, is_told) = self.server.take_bucket_changes();
+        self.journal.add(now, changes);
+        is_told
+    }
+
+    /// Starts a write of what is to be stored.
+    pub(super) fn store_buckets(&mut self, now: Instant) {
+        self.journal_changes(now);
+        self.journal.start(now);
+    }
+
+    /// Takes note of buckets that could not be stored.
+    pub(super) fn not_stored(&mut self, resources: &[ResourceId]) {
+        for resource in resources {
+            self.server.bucket_not_stored(resource);
+        }
+    }
+}
+
+// === free functions ===
+
+/// Reads what is stored. Without an answer of the store all buckets begin full.
+async fn load(store: &dyn BucketStore, origin: Origin) -> StoredBuckets {
+    match store.load(origin, unix_time()).await {
+        Ok(stored) => {
+            if !stored.is_empty() {
+                tracing::info!(buckets = stored.len(), "buckets: read from the store");
+            }
+            stored
+        }
+        Err(error) => {
+            tracing::error!(%error, "buckets: cannot be read, so all of them begin full");
+            StoredBuckets::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Bucket of the whole fleet as it is kept in a store, for a coordinator that starts after a crash.
+//!
+//! A bucket that is full again soon is not worth it: that of a limit that takes [`SLOW_FROM`] to earn its
+//! burst is stored before an answer tells of tokens of it, so that a crash brings none of these back. What is
+//! stored may say that more is missing than is, by a small part of the burst; then not each token is stored.
+
+use core::time::Duration;
+
+use crate::lease::ResourceId;
+use crate::units::{Instant, Rate, Tokens};
+
+/// Time for which a limit has to earn its burst for its bucket to be stored.
+pub const SLOW_FROM: Duration = Duration::from_secs(10);
+
+/// Part of the burst that a store may say is missing beside what is.
+const AHEAD_PART: u64 = 64;
+
+/// Bucket of the whole fleet in a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoredBucket {
+    /// Tokens that it lacked, at least, of the limit's burst.
+    pub missing: Tokens,
+    /// The part of these that clients may have held, and not spent.
+    pub held: Tokens,
+    /// Time for which they may hold it.
+    pub held_for: Duration,
+    /// Time after which it is full, and nobody holds anything.
+    pub lasts: Duration,
+    /// Time since it was stored.
+    pub age: Duration,
+}
+
+/// Change of a resource's bucket that is to be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketChange {
+    /// The resource.
+    pub resource: ResourceId,
+    /// The bucket; none if it need not be stored any more.
+    pub bucket: Option<StoredBucket>,
+    /// Whether answers wait for it: the bucket has less than the store says.
+    pub is_urgent: bool,
+}
+
+/// What the store has of a bucket, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stored {
+    bucket: StoredBucket,
+    at: Instant,
+}
+
+// === impl StoredBucket ===
+
+impl StoredBucket {
+    /// Returns the tokens that a bucket of `whole`, which is filled at `rate`, may have now.
+    pub(super) fn left_of(&self, whole: Tokens, rate: Rate) -> Tokens {
+        let earned = rate.tokens_in(self.age);
+        let missing = self.missing.saturating_sub(earned);
+        whole.saturating_sub(missing.max(self.held()))
+    }
+
+    /// Returns the tokens that clients may still hold.
+    pub(super) fn held(&self) -> Tokens {
+        match self.age < self.held_for {
+            true => self.held,
+            false => Tokens::ZERO,
+        }
+    }
+}
+
+// === impl Stored ===
+
+impl Stored {
+    pub(super) fn new(now: Instant, bucket: StoredBucket) -> Self {
+        Self { bucket, at: now }
+    }
+
+    /// Returns the bucket that it says, as of `now`.
+    pub(super) fn aged(&self, now: Instant) -> StoredBucket {
+        let age = now.saturating_since(self.at);
+        StoredBucket {
+            age: self.bucket.age.saturating_add(age),
+            ..self.bucket
+        }
+    }
+}
+
+// === free functions ===
+
+/// Part of a burst that a store may say is missing beside what is, in whole tokens.
+pub(super) fn ahead(whole: Tokens) -> Tokens {
+    let part = whole.whole().checked_div(AHEAD_PART);
+    Tokens::from_whole(part.unwrap_or(0))
+}
