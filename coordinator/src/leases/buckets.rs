@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tollgate_core::lease::{Origin, ResourceId, Unit};
 use tollgate_core::resource::{BucketChange, StoredBucket};
-use tollgate_core::units::Tokens;
+use tollgate_core::units::{Rate, Tokens};
 
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -40,6 +40,9 @@ pub trait BucketStore: Send + Sync + fmt::Debug {
         now: Duration,
         changes: Vec<BucketChange>,
     ) -> Result<(), BucketStoreError>;
+
+    /// The error of a write that has not ended in time.
+    fn timed_out(&self) -> BucketStoreError;
 }
 
 /// Buckets by resource.
@@ -58,6 +61,10 @@ pub struct BucketStoreError {
 /// A bucket as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 struct BucketRecord {
+    /// Millionths of tokens of the limit's burst.
+    burst: u64,
+    /// Millionths of tokens that the limit earns in a second.
+    rate: u64,
     /// Millionths of tokens that it lacks.
     missing: u64,
     /// The part of these that clients may have held.
@@ -87,6 +94,8 @@ impl BucketStoreError {
 impl BucketRecord {
     fn new(now: Duration, bucket: &StoredBucket) -> Self {
         Self {
+            burst: bucket.whole.as_micros(),
+            rate: bucket.rate.as_micros(),
             missing: bucket.missing.as_micros(),
             held: bucket.held.as_micros(),
             held_for_ms: millis(bucket.held_for),
@@ -100,6 +109,8 @@ impl BucketRecord {
         let lasts = self.until_ms.checked_sub(self.at_ms)?;
         let age = millis(now).saturating_sub(self.at_ms);
         (age < lasts).then(|| StoredBucket {
+            whole: Tokens::from_micros(self.burst),
+            rate: Rate::from_micros(self.rate),
             missing: Tokens::from_micros(self.missing),
             held: Tokens::from_micros(self.held),
             held_for: Duration::from_millis(self.held_for_ms),
@@ -121,7 +132,8 @@ fn key(resource: &ResourceId) -> String {
     format!("{}/{}", resource.unit.name(), resource.scope)
 }
 
-/// The buckets of records at `now`, and the keys of those that are full or cannot be read.
+/// The buckets of records at `now`, and the keys of those that are full. One that cannot be read is skipped: a
+/// newer version may have written it.
 fn read<'a>(
     now: Duration,
     records: impl IntoIterator<Item = (&'a str, &'a [u8])>,
@@ -130,9 +142,12 @@ fn read<'a>(
     let mut over = Vec::new();
     for (key, record) in records {
         let record: Option<BucketRecord> = serde_json::from_slice(record).ok();
-        let bucket = record.and_then(|record| record.at(now));
-        match parse(key).zip(bucket) {
-            Some((resource, bucket)) => {
+        let Some((resource, record)) = parse(key).zip(record) else {
+            tracing::warn!(key, "buckets: skipped a record that cannot be read");
+            continue;
+        };
+        match record.at(now) {
+            Some(bucket) => {
                 buckets.insert(resource, bucket);
             }
             None => over.push(key.to_owned()),

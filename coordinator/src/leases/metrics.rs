@@ -44,6 +44,8 @@ label_values! {
         TooManyLeases = "too_many_leases",
         /// The scope is of another shard here than where the call was split.
         Elsewhere = "elsewhere",
+        /// The scope's bucket could not be stored, and another node may be master.
+        NotStored = "not_stored",
         /// No master answered for its shard.
         NoMaster = "no_master",
     }

@@ -39,8 +39,16 @@ pub(super) fn open_buckets(config: &Config) -> Option<Arc<dyn BucketStore>> {
         return Some(Arc::new(EtcdBuckets::new(&cluster.etcd)));
     }
     let (path, _) = config.store_path()?;
-    let buckets = RedbBuckets::at(path.with_extension("buckets.redb"));
-    Some(Arc::new(buckets))
+    let mut name = path.clone();
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "redb")
+    {
+        name.set_extension("");
+    }
+    let mut name = name.into_os_string();
+    name.push(".buckets.redb");
+    Some(Arc::new(RedbBuckets::at(name.into())))
 }
 
 /// The epoch of this run, which `store` keeps from now on.

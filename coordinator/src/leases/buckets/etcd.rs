@@ -122,7 +122,10 @@ impl BucketStore for EtcdBuckets {
         for over in over.chunks(CHANGES_MAX) {
             let keys = over.iter().map(|key| format!("{folder}{key}"));
             let changes = keys.map(|key| TxnOp::delete(key, None)).collect();
-            self.make(origin, changes).await?;
+            if let Err(error) = self.make(origin, changes).await {
+                tracing::warn!(%error, "buckets: cannot drop those that are full");
+                break;
+            }
         }
         Ok(buckets)
     }
@@ -145,5 +148,9 @@ impl BucketStore for EtcdBuckets {
             self.make(origin, changes.collect()).await?;
         }
         Ok(())
+    }
+
+    fn timed_out(&self) -> BucketStoreError {
+        self.failed(&EtcdError::Timeout(WRITE_LIMIT))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError};
+use tokio::sync::Semaphore;
 use tollgate_core::lease::Origin;
 use tollgate_core::resource::BucketChange;
 
@@ -25,6 +26,8 @@ struct BucketFile {
     path: PathBuf,
     /// None before the file is needed, and after a failure, so that the next use opens it anew.
     database: Mutex<Option<Arc<Database>>>,
+    /// Permit of the one use at a time: a disk that hangs holds one thread.
+    permit: Arc<Semaphore>,
 }
 
 // === impl RedbBuckets ===
@@ -35,6 +38,7 @@ impl RedbBuckets {
         Self(Arc::new(BucketFile {
             path,
             database: Mutex::new(None),
+            permit: Arc::new(Semaphore::new(1)),
         }))
     }
 
@@ -44,24 +48,37 @@ impl RedbBuckets {
         make: bool,
         work: impl FnOnce(&Database) -> Result<T, redb::Error> + Send + 'static,
     ) -> Result<T, BucketStoreError> {
+        let permit = self.0.permit.clone().acquire_owned().await;
         let file = self.0.clone();
         // redb panics at some kinds of damage; that ends the task only.
-        let done = tokio::task::spawn_blocking(move || match file.open(make)? {
-            Some(database) => work(&database),
-            None => Ok(T::default()),
+        let done = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            file.run(make, work)
         });
         let done = done.await.map_err(|error| error.to_string());
         let done = done.and_then(|done| done.map_err(|error| error.to_string()));
-        done.map_err(|cause| {
-            *self.0.database() = None;
-            BucketStoreError::new(self.0.path.display(), cause)
-        })
+        done.map_err(|cause| BucketStoreError::new(self.0.path.display(), cause))
     }
 }
 
 // === impl BucketFile ===
 
 impl BucketFile {
+    fn run<T: Default>(
+        &self,
+        make: bool,
+        work: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, redb::Error> {
+        let done = match self.open(make)? {
+            Some(database) => work(&database),
+            None => Ok(T::default()),
+        };
+        if done.is_err() {
+            *self.database() = None;
+        }
+        done
+    }
+
     fn open(&self, make: bool) -> Result<Option<Arc<Database>>, redb::Error> {
         let mut database = self.database();
         if database.is_none() && (make || self.path.try_exists()?) {
@@ -82,8 +99,9 @@ impl BucketStore for RedbBuckets {
     async fn load(&self, _: Origin, now: Duration) -> Result<StoredBuckets, BucketStoreError> {
         let loaded = self.run(false, move |database| {
             let (buckets, over) = load(database, now)?;
-            if !over.is_empty() {
-                write(database, over.into_iter().map(|key| (key, None)))?;
+            let dropped = over.into_iter().map(|key| (key, None));
+            if let Err(error) = write(database, dropped) {
+                tracing::warn!(%error, "buckets: cannot drop those that are full");
             }
             Ok(buckets)
         });
@@ -105,6 +123,10 @@ impl BucketStore for RedbBuckets {
             write(database, changes)
         });
         written.await
+    }
+
+    fn timed_out(&self) -> BucketStoreError {
+        BucketStoreError::new(self.0.path.display(), "the disk does not answer")
     }
 }
 

@@ -32,6 +32,9 @@ pub enum LeaseError {
         /// The shard of this master.
         ours: ShardId,
     },
+    /// The scope's bucket could not be stored.
+    #[error("the scope's bucket cannot be stored, and another node may be master by now")]
+    NotStored,
 }
 
 // === impl LeaseError ===
@@ -47,6 +50,7 @@ impl LeaseError {
             Self::Refresh(RefreshError::TooManyResources { .. }) => RefreshFault::TooManyResources,
             Self::Refresh(RefreshError::TooManyLeases { .. }) => RefreshFault::TooManyLeases,
             Self::Elsewhere { .. } => RefreshFault::Elsewhere,
+            Self::NotStored => RefreshFault::NotStored,
         }
     }
 }
@@ -56,7 +60,7 @@ impl From<LeaseError> for ScopeError {
     fn from(error: LeaseError) -> Self {
         let code = match error.fault() {
             RefreshFault::Stale => Code::Aborted,
-            RefreshFault::Elsewhere => Code::Unavailable,
+            RefreshFault::Elsewhere | RefreshFault::NotStored => Code::Unavailable,
             _ => Code::ResourceExhausted,
         };
         Self {

@@ -34,15 +34,20 @@ impl DriverEvent {
         }))
     }
 
-    /// The same for an answer that may tell of buckets that are to be stored before.
+    /// The same for an answer that may tell of buckets that are to be stored before; without that `withhold`
+    /// changes it.
     pub(super) fn ask_stored<T: Send + 'static>(
         reply: oneshot::Sender<T>,
         work: impl FnOnce(&mut Driver, Instant) -> T + Send + 'static,
+        withhold: fn(&mut T),
     ) -> Self {
         Self::Work(Box::new(move |driver, now| {
             if !reply.is_closed() {
-                let answer = work(driver, now);
-                driver.reply_when_stored(now, move || {
+                let mut answer = work(driver, now);
+                driver.reply_when_stored(now, move |is_stored| {
+                    if !is_stored {
+                        withhold(&mut answer);
+                    }
                     let _ = reply.send(answer);
                 });
             }

@@ -11,7 +11,7 @@ use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;
 
 use super::event::DriverEvent;
-use super::{Driver, DriverError};
+use super::{Driver, DriverError, LeaseError};
 use crate::leases::derived::{DerivedAnswers, DerivedCall};
 
 /// Events that wait for the driver. A bulk call takes about a millisecond, so a full queue is
@@ -77,7 +77,7 @@ impl DriverHandle {
     pub async fn refresh(&self, refresh: Refresh) -> Result<Vec<ScopeAnswer>, DriverError> {
         let _permit = self.bulk_permit(refresh.scopes.len()).await?;
         let refresh = move |driver: &mut Driver, now| driver.refresh(now, &refresh);
-        self.call(|reply| DriverEvent::ask_stored(reply, refresh))
+        self.call(|reply| DriverEvent::ask_stored(reply, refresh, withhold_draws))
             .await
     }
 
@@ -156,5 +156,18 @@ impl DriverHandle {
         let (reply, answer) = oneshot::channel();
         place.send(event(reply));
         answer.await.map_err(|_| DriverError::Stopped)
+    }
+}
+
+// === free functions ===
+
+/// Takes out the answers that tell of tokens: another master may not know of them.
+fn withhold_draws(answers: &mut Vec<ScopeAnswer>) {
+    for answer in answers {
+        let units = answer.outcome.iter().flatten();
+        let mut draws = units.filter_map(|unit| unit.answer.draw.as_ref());
+        if draws.next().is_some() {
+            answer.outcome = Err(LeaseError::NotStored.into());
+        }
     }
 }

@@ -22,8 +22,15 @@ use crate::leases::metrics::LeaseMetrics;
 /// Time for which changes that no answer waits for are gathered.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// Sends an answer.
-type Reply = Box<dyn FnOnce() + Send>;
+/// The longest write; a client does not wait much longer for its answer.
+const WRITE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Attempts to read the store, and the pause between them.
+const LOADS: u32 = 3;
+const LOAD_PAUSE: Duration = Duration::from_secs(1);
+
+/// Sends an answer, of which the part that tells of tokens may be told if the argument says so.
+type Reply = Box<dyn FnOnce(bool) + Send>;
 
 /// Resources of a write, and its end.
 type Writing = (Vec<ResourceId>, JoinHandle<Result<(), BucketStoreError>>);
@@ -87,7 +94,7 @@ impl Journal {
                 self.replies.push(reply);
             }
         } else {
-            reply();
+            reply(true);
         }
     }
 
@@ -105,7 +112,11 @@ impl Journal {
         let changes = std::mem::take(&mut self.changes);
         let (resources, changes): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
         let origin = self.origin;
-        let write = async move { store.write(origin, unix_time(), changes).await };
+        let write = async move {
+            let written = store.write(origin, unix_time(), changes);
+            let written = tokio::time::timeout(WRITE_LIMIT, written).await;
+            written.unwrap_or_else(|_| Err(store.timed_out()))
+        };
         self.writing = Some((resources, tokio::spawn(write)));
     }
 
@@ -126,10 +137,7 @@ impl Journal {
         let resources = resources.unwrap_or_default();
         let is_master = !matches!(&outcome, Err(error) if error.is_master_unsure);
         for reply in std::mem::take(&mut self.replies) {
-            // A caller that gets none asks again, perhaps another coordinator.
-            if is_master {
-                reply();
-            }
+            reply(is_master);
         }
         self.metrics
             .count_bucket_writes(resources.len(), outcome.is_ok());
@@ -177,11 +185,11 @@ impl Driver {
     pub(super) fn reply_when_stored(
         &mut self,
         now: Instant,
-        reply: impl FnOnce() + Send + 'static,
+        reply: impl FnOnce(bool) + Send + 'static,
     ) {
         match self.journal_changes(now) {
             true => self.journal.reply(now, Box::new(reply)),
-            false => reply(),
+            false => reply(true),
         }
     }
 
@@ -210,18 +218,24 @@ impl Driver {
 
 /// Reads what is stored. Without an answer of the store all buckets begin full.
 async fn load(store: &dyn BucketStore, origin: Origin) -> StoredBuckets {
-    match store.load(origin, unix_time()).await {
-        Ok(stored) => {
-            if !stored.is_empty() {
-                tracing::info!(buckets = stored.len(), "buckets: read from the store");
+    for attempt in 1..=LOADS {
+        match store.load(origin, unix_time()).await {
+            Ok(stored) => {
+                if !stored.is_empty() {
+                    tracing::info!(buckets = stored.len(), "buckets: read from the store");
+                }
+                return stored;
             }
-            stored
-        }
-        Err(error) => {
-            tracing::error!(%error, "buckets: cannot be read, so all of them begin full");
-            StoredBuckets::new()
+            Err(error) if attempt < LOADS => {
+                tracing::warn!(%error, "buckets: cannot be read yet");
+                tokio::time::sleep(LOAD_PAUSE).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, "buckets: cannot be read, so all of them begin full");
+            }
         }
     }
+    StoredBuckets::new()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Benchmark of a site with many visitors: rare tenants at random, each with a limit far above what it
-//! sends, through real Envoys and a coordinator in their default configurations.
+//! Benchmark of a site with many visitors: rare tenants at random, by default each with a limit far above
+//! what it sends, through real Envoys and a coordinator in their default configurations.
 //!
 //! Nothing should be refused that a bucket for each tenant would admit. Beside the visitors a hundred
 //! known tenants send a twentieth of the requests, and the same load without the filter goes before.
@@ -47,6 +47,9 @@ struct Options {
     /// Builds of the filter: wasm, native.
     #[arg(long, value_delimiter = ',', default_values = ["wasm", "native"])]
     builds: Vec<String>,
+    /// Configuration of the coordinator, YAML without `listen`.
+    #[arg(long, default_value = LIMITS)]
+    config: String,
 }
 
 /// Real processes of one run.
@@ -58,8 +61,8 @@ struct Site {
 // === impl Site ===
 
 impl Site {
-    async fn start(dir: &Path, build: Build, envoys: u32) -> Result<Self> {
-        let coordinator = Coordinator::start(dir, LIMITS).await?;
+    async fn start(dir: &Path, config: &str, build: Build, envoys: u32) -> Result<Self> {
+        let coordinator = Coordinator::start(dir, config).await?;
         let plugin = filter::by_tenant(&json!({}));
         let tollgate = match build {
             Build::Wasm => filter::tollgate_wasm("tollgate", &plugin)?,
@@ -133,7 +136,7 @@ fn main() -> Result<()> {
                         tenants: *tenants,
                         time: Duration::from_secs(options.seconds.into()),
                     };
-                    let run = run(build.parse()?, *envoys, load);
+                    let run = run(&options.config, build.parse()?, *envoys, load);
                     let row = cores::on_first(2, || runtime.block_on(run))
                         .with_context(|| format!("{build}, {envoys} Envoys, {load:?}"))?;
                     eprintln!("{}", row.course());
@@ -146,9 +149,9 @@ fn main() -> Result<()> {
 }
 
 /// Measures one row.
-async fn run(build: Build, envoys: u32, load: Load) -> Result<Row> {
+async fn run(config: &str, build: Build, envoys: u32, load: Load) -> Result<Row> {
     let dir = TempDir::new()?;
-    let site = Site::start(dir.path(), build, envoys).await?;
+    let site = Site::start(dir.path(), config, build, envoys).await?;
     let time = load.time / PLAIN_PART;
     let plain = site.visit(PLAIN, Load { time, ..load }).await?;
     let (from, cpu) = (Instant::now(), site.cpu()?);

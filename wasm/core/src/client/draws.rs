@@ -108,15 +108,17 @@ impl Draws {
         self.held_until.is_some_and(|until| now < until)
     }
 
-    /// Notes that requests wait for `tokens`, until `until` at most, or the time until which others wait
-    /// already. Returns that time.
+    /// Notes that requests wait for `tokens`, until `until` at most, or the later time until which others
+    /// wait already. Returns that time.
     pub(super) fn need(&mut self, now: Instant, tokens: Tokens, until: Instant) -> Instant {
         if self.needs == Tokens::ZERO {
             self.first = tokens;
         }
         self.needs = self.needs.saturating_add(tokens);
         let held = self.held_until.filter(|until| now < *until);
-        *self.held_until.insert(held.unwrap_or(until))
+        *self
+            .held_until
+            .insert(held.map_or(until, |held| held.max(until)))
     }
 
     /// The draw for a request to the coordinator at `now`.
@@ -147,7 +149,13 @@ impl Draws {
 
     /// Takes an answer, which came at `now`.
     pub(super) fn apply(&mut self, now: Instant, answer: Option<&DrawAnswer>) {
-        self.held_until = None;
+        if answer.is_none() {
+            self.needs = Tokens::ZERO;
+        }
+        // Requests that came meanwhile wait for the next one.
+        if self.needs == Tokens::ZERO {
+            self.held_until = None;
+        }
         self.reserved = core::mem::take(&mut self.requested);
         self.offered = answer.is_some();
         let Some(answer) = answer else {

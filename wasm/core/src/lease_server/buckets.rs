@@ -75,7 +75,11 @@ impl StoredBuckets {
 impl LeaseServer {
     /// Has the changes of slow buckets taken from [`LeaseServer::take_bucket_changes`] after each call, to be
     /// stored, and begins with the buckets that are stored already.
-    pub fn keep_buckets(&mut self, now: Instant, stored: BTreeMap<ResourceId, StoredBucket>) {
+    pub fn keep_buckets(&mut self, now: Instant, mut stored: BTreeMap<ResourceId, StoredBucket>) {
+        // Those of the lease table that it has taken over are newer.
+        for (id, slot) in &mut self.resources {
+            slot.resource.allocation.is_stored |= stored.remove(id).is_some();
+        }
         self.buckets.is_kept = true;
         self.buckets.restored = stored;
         self.buckets.restored_at = now;

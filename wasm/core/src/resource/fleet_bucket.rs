@@ -62,12 +62,12 @@ impl FleetBucket {
         }
     }
 
-    /// The bucket of `whole` tokens, which is filled at `rate`, that a store has.
-    pub(super) fn restored(now: Instant, whole: Tokens, rate: Rate, stored: StoredBucket) -> Self {
-        let mut bucket = Self::full(now, whole);
-        let missing = whole.saturating_sub(stored.left_of(whole, rate));
+    /// The bucket that a store has, of a limit that has a burst of `whole` now.
+    pub(super) fn restored(now: Instant, whole: Tokens, stored: StoredBucket) -> Self {
+        let mut bucket = Self::full(now, stored.whole);
         // A full bucket has as much.
-        let _ = bucket.bucket.take(now, missing);
+        let _ = bucket.bucket.take(now, stored.missing().min(stored.whole));
+        bucket.set_burst(now, whole);
         bucket.stored = Some(Stored::new(now, stored));
         bucket
     }
@@ -86,28 +86,35 @@ impl FleetBucket {
         if time_to_fill.is_some_and(|time| time < SLOW_FROM) {
             return None;
         }
-        let missing = self.whole.saturating_sub(self.left(now));
+        let left = self.left(now);
+        let missing = self.whole.saturating_sub(left);
+        let missing = missing.max(self.bucket.lacking(now));
         let known = self.stored.map(|stored| stored.aged(now));
-        let known = known.unwrap_or_default();
-        let known_missing = self.whole.saturating_sub(known.left_of(self.whole, rate));
-        let is_urgent = missing > known_missing || held > known.held();
+        let known_left = known.map_or(self.whole, |known| {
+            Self::restored(now, self.whole, known).left(now)
+        });
+        let is_urgent = left < known_left
+            || known.map_or(Tokens::ZERO, |known| known.missing()) < missing
+            || known.map_or(Tokens::ZERO, |known| known.held()) < held
+            || known.is_some_and(|known| known.rate != rate);
         let ahead = ahead(self.whole);
-        // What the store has beyond what is would be lost with a crash.
+        // What the store has not, but is here, would be lost with a crash.
         let most = ahead.saturating_add(ahead).saturating_add(Tokens::ONE);
-        if !is_urgent && known_missing < missing.saturating_add(most) {
+        if !is_urgent && left < known_left.saturating_add(most) {
             return None;
         }
-        let with_ahead = |tokens: Tokens| match is_urgent {
-            true => tokens.saturating_add(ahead).min(self.whole),
-            false => tokens,
+        let ahead = match is_urgent {
+            true => ahead.min(left),
+            false => Tokens::ZERO,
         };
-        let missing = with_ahead(missing);
-        let fills_in = rate.time_for(missing).unwrap_or(Duration::MAX);
+        let fills_in = rate.time_for(missing.saturating_add(ahead));
         let stored = StoredBucket {
-            missing,
-            held: with_ahead(held),
+            whole: left.saturating_add(missing),
+            rate,
+            missing: missing.saturating_add(ahead),
+            held: held.saturating_add(ahead),
             held_for: lease,
-            lasts: fills_in.saturating_add(lease),
+            lasts: fills_in.unwrap_or(Duration::MAX).saturating_add(lease),
             age: Duration::ZERO,
         };
         self.stored = Some(Stored::new(now, stored));

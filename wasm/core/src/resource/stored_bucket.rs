@@ -16,9 +16,13 @@ pub const SLOW_FROM: Duration = Duration::from_secs(10);
 const AHEAD_PART: u64 = 64;
 
 /// Bucket of the whole fleet in a store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredBucket {
-    /// Tokens that it lacked, at least, of the limit's burst.
+    /// Tokens that it had and lacked: the burst of the limit, or of that before it was lowered.
+    pub whole: Tokens,
+    /// Rate of the limit: what is missing is earned at this rate.
+    pub rate: Rate,
+    /// Tokens that it lacked, at least, of those that were ever taken.
     pub missing: Tokens,
     /// The part of these that clients may have held, and not spent.
     pub held: Tokens,
@@ -51,11 +55,11 @@ pub(super) struct Stored {
 // === impl StoredBucket ===
 
 impl StoredBucket {
-    /// Returns the tokens that a bucket of `whole`, which is filled at `rate`, may have now.
-    pub(super) fn left_of(&self, whole: Tokens, rate: Rate) -> Tokens {
-        let earned = rate.tokens_in(self.age);
+    /// Returns the tokens that it lacks now, at least.
+    pub(super) fn missing(&self) -> Tokens {
+        let earned = self.rate.tokens_in(self.age);
         let missing = self.missing.saturating_sub(earned);
-        whole.saturating_sub(missing.max(self.held()))
+        missing.max(self.held())
     }
 
     /// Returns the tokens that clients may still hold.

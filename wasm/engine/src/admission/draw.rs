@@ -229,7 +229,7 @@ impl Admission {
                 Ok(DrawResult::Ready)
             }
             client::DrawResult::Pending { until } => {
-                entry.needs_known = entry.needs_known.saturating_add(tokens);
+                entry.needs_known = entry.needs_known.saturating_add(draw.cost);
                 self.await_first_lease(target, changed.slot, until);
                 Ok(DrawResult::Pending)
             }

@@ -45,7 +45,7 @@ impl<H: Host> Engine<H> {
     fn ask_for_first_leases(&mut self, now: Instant) {
         let left = self.sync.first_requests_left();
         let process = &mut self.process;
-        if self.admission.has_unasked() {
+        if left > 0 && self.admission.has_unasked() {
             let held = self.queues.pending.requests();
             self.admission.count_needs(&process.rules, held);
         }

@@ -67,6 +67,10 @@ impl BucketStore for Shared {
         }
         Ok(())
     }
+
+    fn timed_out(&self) -> BucketStoreError {
+        BucketStoreError::new("a disk", "hangs")
+    }
 }
 
 fn start(store: &Arc<GatedStore>, epoch: u64) -> DriverHandle {
@@ -90,8 +94,8 @@ fn follow(store: &Arc<GatedStore>, snapshot: Vec<u8>) -> DriverHandle {
     handle
 }
 
-/// Draws `needs` tokens of `scope` for a client that has drawn nothing before. Returns those granted.
-async fn draw(handle: &DriverHandle, client: &str, scope: &str, needs: u64) -> u64 {
+/// A request for `needs` tokens of `scope`, of a client that has drawn nothing before.
+fn refresh(client: &str, scope: &str, needs: u64) -> Refresh {
     let wants = Capacity::from_whole(1);
     let ask = LeaseRequest {
         draw: Some(DrawRequest {
@@ -102,14 +106,19 @@ async fn draw(handle: &DriverHandle, client: &str, scope: &str, needs: u64) -> u
         }),
         ..LeaseRequest::new(1, Capacity::ZERO, wants)
     };
-    let refresh = Refresh {
+    Refresh {
         client: ClientRun::only(ClientId::new(client).unwrap()),
         scopes: vec![ScopeRefresh {
             scope: scope.into(),
             asks: vec![(Unit::Requests, ask)],
         }],
-    };
-    let answers = handle.refresh(refresh).await.unwrap();
+    }
+}
+
+/// Draws `needs` tokens of `scope` for a client that has drawn nothing before. Returns those granted.
+async fn draw(handle: &DriverHandle, client: &str, scope: &str, needs: u64) -> u64 {
+    let answers = handle.refresh(refresh(client, scope, needs)).await;
+    let answers = answers.unwrap();
     let answer = &answers[0].outcome.as_ref().unwrap()[0].answer;
     answer.draw.as_ref().unwrap().granted.whole()
 }
@@ -216,4 +225,11 @@ async fn other_calls_do_not_wait_for_the_store() {
     let counted = handle.view(|server, _| server.resource_count()).await;
     assert_eq!(counted, Ok(1));
     assert!(!waiting.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_keeps_no_answer_for_long() {
+    let store = GatedStore::new(0);
+    let handle = start(&store, 1);
+    assert_eq!(draw(&handle, "a", "tenant/a", 4).await, 4);
 }

@@ -113,6 +113,71 @@ fn a_crash_brings_no_token_back_and_takes_none() {
     assert_eq!(site.after(2 * 3600).crash().draw(1, 12), 10);
 }
 
+/// Plays `change` of a limit of a hundred a day after 60 of its burst of a hundred were drawn, with a crash
+/// at `crash`: before the change, after it, or never. Returns how many of 2000 pass then.
+fn left_after(change: impl Fn(&mut Site), crash: Option<bool>) -> u64 {
+    let mut site = Site::hourly(100, 100);
+    assert_eq!(site.draw(0, 60), 60);
+    site.draw(0, 0);
+    if crash == Some(false) {
+        site.crash();
+    }
+    change(&mut site);
+    // Its clients come again, as they do at each refresh interval.
+    site.draw(0, 0);
+    if crash == Some(true) {
+        site.crash();
+    }
+    site.draw(1, 2000)
+}
+
+#[test]
+fn a_limit_that_changes_leaves_as_much_with_a_crash_as_without() {
+    fn set(site: &mut Site, rate: u64, burst: u64) {
+        site.limit = Limit {
+            burst: Tokens::from_whole(burst),
+            ..Limit::new(Capacity::from_micros(rate * 1_000_000 / 3600))
+        };
+        site.draw(2, 0);
+    }
+    type Change = fn(&mut Site);
+    let changes: [(Change, u64); 5] = [
+        (|site| set(site, 1000, 100), 40),
+        (|site| set(site, 1000, 1000), 940),
+        (|site| set(site, 100, 50), 40),
+        (|site| set(site, 100, 10), 10),
+        (
+            |site| {
+                set(site, 100, 10);
+                set(site, 100, 100);
+            },
+            40,
+        ),
+    ];
+    for (number, (change, want)) in changes.into_iter().enumerate() {
+        for crash in [None, Some(false), Some(true)] {
+            let left = left_after(change, crash);
+            let least = want - want / 16;
+            assert!(
+                (least..=want).contains(&left),
+                "{number} {crash:?}: {left} of {want}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_is_lowered_is_stored_for_as_long_as_it_lasts() {
+    let mut site = Site::hourly(10, 10);
+    assert_eq!(site.draw(0, 10), 10);
+    site.limit = Limit {
+        burst: Tokens::from_whole(10),
+        ..Limit::new(Capacity::from_micros(116))
+    };
+    site.after(60).draw(0, 0);
+    assert_eq!(site.after(3600).crash().draw(1, 10), 0);
+}
+
 #[test]
 fn a_bucket_that_is_full_again_is_not_stored_any_more() {
     let mut site = Site::hourly(10, 10);

@@ -306,8 +306,7 @@ impl Allocation {
 
     /// Begins with the bucket that a store has.
     pub(crate) fn restore_bucket(&mut self, now: Instant, stored: StoredBucket) {
-        let (rate, burst) = (self.limit.capacity.as_rate(), self.limit.burst);
-        self.fleet = Some(FleetBucket::restored(now, burst, rate, stored));
+        self.fleet = Some(FleetBucket::restored(now, self.limit.burst, stored));
         (self.is_used, self.is_stored) = (true, true);
     }
 
