@@ -4,7 +4,8 @@
 //! `Ti`). A `B` after that means bytes, and is accepted only where bytes are counted: `50MiB` as a
 //! number of requests is a mistake that should not pass for 52 million.
 
-use tollgate_core::units::{Capacity, CapacityError};
+use tollgate_core::lease::Unit;
+use tollgate_core::units::{Capacity, CapacityError, MICRO};
 
 /// Suffixes and their factors. There is no `m`: it could mean a million or a thousandth.
 const SUFFIXES: [(&str, f64); 9] = [
@@ -22,10 +23,25 @@ const SUFFIXES: [(&str, f64); 9] = [
 /// Unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityUnit {
-    /// Requests, tokens of them, or requests in flight.
+    /// Requests, or tokens of them.
     Requests,
+    /// Requests in flight, of which there are no parts.
+    InFlight,
     /// Bytes.
     Bytes,
+}
+
+// === impl QuantityUnit ===
+
+impl QuantityUnit {
+    /// The unit of the amounts of a limit of `unit`.
+    pub fn of(unit: Unit) -> Self {
+        match unit {
+            Unit::Requests => Self::Requests,
+            Unit::RequestBytes | Unit::ResponseBytes => Self::Bytes,
+            Unit::Concurrency => Self::InFlight,
+        }
+    }
 }
 
 /// Reason for which a text is not a quantity.
@@ -47,6 +63,9 @@ pub enum QuantityError {
     /// Bytes where requests are counted.
     #[error("{0:?} is a number of bytes, but requests are counted here")]
     BytesHere(String),
+    /// A part of a request in flight.
+    #[error("{0} is not a whole number, and requests in flight are counted here")]
+    NotWhole(String),
     /// NaN or an infinity.
     #[error("{0} is not a finite number")]
     NotFinite(String),
@@ -74,6 +93,18 @@ pub enum QuantityError {
 /// # Errors
 /// Which rule `text` breaks.
 pub fn parse(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityError> {
+    let capacity = any_part(text, counted)?;
+    let is_whole = capacity.as_micros().is_multiple_of(MICRO);
+    match counted == QuantityUnit::InFlight && !is_whole {
+        true => Err(QuantityError::NotWhole(text.to_owned())),
+        false => Ok(capacity),
+    }
+}
+
+// === free functions ===
+
+/// The quantity, whole or not.
+fn any_part(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityError> {
     // Also `nan` and `inf`: they are numbers to Rust, and the capacity's error says more.
     if let Ok(number) = text.parse() {
         return capacity(number, text);
@@ -85,8 +116,6 @@ pub fn parse(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityErro
     let number: f64 = number.parse().map_err(|_| not_a_number())?;
     capacity(number * factor(text, suffix, counted)?, text)
 }
-
-// === free functions ===
 
 /// The capacity nearest to `number`, which is written as `text`.
 fn capacity(number: f64, text: &str) -> Result<Capacity, QuantityError> {
@@ -121,7 +150,7 @@ fn factor(text: &str, suffix: &str, counted: QuantityUnit) -> Result<f64, Quanti
             text: text.to_owned(),
             suffix: suffix.to_owned(),
             bytes: match counted {
-                QuantityUnit::Requests => "",
+                QuantityUnit::Requests | QuantityUnit::InFlight => "",
                 QuantityUnit::Bytes => ", each with B after it if you like",
             },
         }),
@@ -171,6 +200,15 @@ mod tests {
             let refused = QuantityError::BytesHere(text.to_owned());
             assert_eq!(parse(text, QuantityUnit::Requests), Err(refused), "{text}");
         }
+    }
+
+    #[test]
+    fn there_are_no_parts_of_requests_in_flight() {
+        let parse = |text| parse(text, QuantityUnit::InFlight);
+        assert_eq!(parse("0.5k"), Ok(Capacity::from_whole(500)));
+        let refused = parse("2.5").unwrap_err().to_string();
+        let want = "2.5 is not a whole number, and requests in flight are counted here";
+        assert_eq!(refused, want);
     }
 
     #[test]

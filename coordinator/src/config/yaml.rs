@@ -163,10 +163,7 @@ fn instead(field: &str, value: &str) -> String {
     let Some(unit) = Unit::ALL.into_iter().find(|unit| unit.name() == last) else {
         return String::new();
     };
-    let counted = match unit {
-        Unit::RequestBytes | Unit::ResponseBytes => QuantityUnit::Bytes,
-        Unit::Requests | Unit::Concurrency => QuantityUnit::Requests,
-    };
+    let counted = QuantityUnit::of(unit);
     let amount = value.trim_matches(['"', '\'']);
     let amount = amount.strip_suffix("/s").unwrap_or(amount).trim_end();
     let good = amount == "unlimited" || parse(amount, counted).is_ok();

@@ -103,6 +103,10 @@ impl Checkout {
             }
             return Ok(());
         }
+        if path.ends_with(".redb") {
+            // Left by somebody who ran it there.
+            return Ok(());
+        }
         let mode = fs::metadata(&from)
             .with_context(|| format!("reading {path}"))?
             .permissions();

@@ -30,10 +30,7 @@ pub(super) fn unit_limits(check: &mut Check, path: &str, units: Units<'_>) -> Op
 }
 
 fn unit_limit(check: &mut Check, path: &str, unit: Unit, fields: &UnitFields<'_>) -> Option<Limit> {
-    let counted = match unit {
-        Unit::RequestBytes | Unit::ResponseBytes => QuantityUnit::Bytes,
-        Unit::Requests | Unit::Concurrency => QuantityUnit::Requests,
-    };
+    let counted = QuantityUnit::of(unit);
     let (name, capacity) = fields.capacity;
     if capacity.is_none() {
         check.missing(fields.at, join(path, name));

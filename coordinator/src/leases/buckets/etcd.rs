@@ -1,9 +1,12 @@
 //! Buckets in etcd.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp, Error, GetOptions, KeyValue, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, Error, GetOptions, KeyValue, ResponseHeader, Txn, TxnOp};
+use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::{Epoch, Origin};
 use tollgate_core::resource::BucketChange;
 use tonic::Code;
@@ -24,11 +27,14 @@ const PAGE_LEN: i64 = 5000;
 /// Changes in one transaction: etcd takes 128 at most by default.
 const CHANGES_MAX: usize = 100;
 
-/// Keeps buckets in etcd, below those of their shard.
+/// Keeps buckets in etcd, those of a shard together.
 #[derive(Debug)]
 pub struct EtcdBuckets {
     link: EtcdLink,
     prefix: String,
+    /// Revision of the last write of each shard; none after one that may still be made: it must not be made
+    /// after the next one.
+    written: Mutex<BTreeMap<ShardId, i64>>,
 }
 
 // === impl EtcdBuckets ===
@@ -39,12 +45,34 @@ impl EtcdBuckets {
         Self {
             link: EtcdLink::new(config.clone()),
             prefix: config.prefix.clone(),
+            written: Mutex::default(),
         }
     }
 
     fn folder(&self, origin: Origin) -> String {
         let shard = origin.shard.unwrap_or_default();
         format!("{}/shards/{shard}/buckets/", self.prefix)
+    }
+
+    /// The key that each write of a shard puts.
+    fn last(&self, shard: ShardId) -> String {
+        format!("{}/shards/{shard}/written", self.prefix)
+    }
+
+    /// Revision of the last write of a shard.
+    async fn last_written(&self, shard: ShardId) -> Result<i64, EtcdError> {
+        let known = self.written().remove(&shard);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let last = self.link.call(WRITE_LIMIT, async |client| {
+            client.kv_client().get(self.last(shard), None).await
+        });
+        Ok(last.await?.kvs().first().map_or(0, KeyValue::mod_revision))
+    }
+
+    fn written(&self) -> MutexGuard<'_, BTreeMap<ShardId, i64>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The condition that no other master has been elected since.
@@ -80,15 +108,25 @@ impl EtcdBuckets {
     }
 
     async fn make(&self, origin: Origin, changes: Vec<TxnOp>) -> Result<(), BucketStoreError> {
-        let txn = Txn::new().when([self.is_master(origin)]).and_then(changes);
-        let made = self.link.txn(WRITE_LIMIT, txn).await;
-        match made.map_err(|error| self.failed(&error))?.succeeded() {
-            true => Ok(()),
-            false => Err(BucketStoreError {
+        let shard = origin.shard.unwrap_or_default();
+        let before = self.last_written(shard).await;
+        let before = before.map_err(|error| self.failed(&error))?;
+        let is_next = Compare::mod_revision(self.last(shard), CompareOp::Equal, before);
+        let mut operations = changes;
+        let Epoch(epoch) = origin.epoch;
+        operations.push(TxnOp::put(self.last(shard), epoch.to_string(), None));
+        let txn = Txn::new().when([self.is_master(origin), is_next]);
+        let made = self.link.txn(WRITE_LIMIT, txn.and_then(operations)).await;
+        let made = made.map_err(|error| self.failed(&error))?;
+        if !made.succeeded() {
+            return Err(BucketStoreError {
                 is_master_unsure: true,
-                ..self.error(&"another node is master of the shard")
-            }),
+                ..self.error(&"another node, or an earlier write, was first")
+            });
         }
+        let at = made.header().map(ResponseHeader::revision);
+        self.written().extend(at.map(|at| (shard, at)));
+        Ok(())
     }
 
     fn failed(&self, error: &EtcdError) -> BucketStoreError {

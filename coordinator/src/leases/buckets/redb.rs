@@ -17,7 +17,8 @@ const BUCKETS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("buckets"
 /// redb's cache: what is written is small, and read once.
 const CACHE_BYTES: usize = 8 << 20;
 
-/// Keeps buckets in a file, which is made by the first write; clones share it.
+/// Keeps buckets in a file, which is made at the start, for that takes longer than a client waits; clones share
+/// it.
 #[derive(Clone, Debug)]
 pub struct RedbBuckets(Arc<BucketFile>);
 
@@ -42,10 +43,9 @@ impl RedbBuckets {
         }))
     }
 
-    /// Runs `work` on the file where it may block; the default if there is no file, and none is to be made.
-    async fn run<T: Default + Send + 'static>(
+    /// Runs `work` on the file where it may block.
+    async fn run<T: Send + 'static>(
         &self,
-        make: bool,
         work: impl FnOnce(&Database) -> Result<T, redb::Error> + Send + 'static,
     ) -> Result<T, BucketStoreError> {
         let permit = self.0.permit.clone().acquire_owned().await;
@@ -53,7 +53,7 @@ impl RedbBuckets {
         // redb panics at some kinds of damage; that ends the task only.
         let done = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            file.run(make, work)
+            file.run(work)
         });
         let done = done.await.map_err(|error| error.to_string());
         let done = done.and_then(|done| done.map_err(|error| error.to_string()));
@@ -64,29 +64,27 @@ impl RedbBuckets {
 // === impl BucketFile ===
 
 impl BucketFile {
-    fn run<T: Default>(
+    fn run<T>(
         &self,
-        make: bool,
         work: impl FnOnce(&Database) -> Result<T, redb::Error>,
     ) -> Result<T, redb::Error> {
-        let done = match self.open(make)? {
-            Some(database) => work(&database),
-            None => Ok(T::default()),
-        };
+        let done = work(&*self.open()?);
         if done.is_err() {
             *self.database() = None;
         }
         done
     }
 
-    fn open(&self, make: bool) -> Result<Option<Arc<Database>>, redb::Error> {
-        let mut database = self.database();
-        if database.is_none() && (make || self.path.try_exists()?) {
-            let mut builder = Database::builder();
-            builder.set_cache_size(CACHE_BYTES);
-            *database = Some(Arc::new(builder.create(&self.path)?));
+    fn open(&self) -> Result<Arc<Database>, redb::Error> {
+        let mut open = self.database();
+        if let Some(database) = &*open {
+            return Ok(database.clone());
         }
-        Ok(database.clone())
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES);
+        let database = Arc::new(builder.create(&self.path)?);
+        *open = Some(database.clone());
+        Ok(database)
     }
 
     fn database(&self) -> std::sync::MutexGuard<'_, Option<Arc<Database>>> {
@@ -97,7 +95,15 @@ impl BucketFile {
 #[tonic::async_trait]
 impl BucketStore for RedbBuckets {
     async fn load(&self, _: Origin, now: Duration) -> Result<StoredBuckets, BucketStoreError> {
-        let loaded = self.run(false, move |database| {
+        if !self.0.path.exists() {
+            let made = self.run(|database| write(database, [].into_iter())).await;
+            if let Err(error) = made {
+                // As in a folder that is read-only. Each write says so again.
+                tracing::warn!(%error, "buckets: cannot be stored; a crash of this coordinator would fill them");
+            }
+            return Ok(StoredBuckets::new());
+        }
+        let loaded = self.run(move |database| {
             let (buckets, over) = load(database, now)?;
             let dropped = over.into_iter().map(|key| (key, None));
             if let Err(error) = write(database, dropped) {
@@ -114,7 +120,7 @@ impl BucketStore for RedbBuckets {
         now: Duration,
         changes: Vec<BucketChange>,
     ) -> Result<(), BucketStoreError> {
-        let written = self.run(true, move |database| {
+        let written = self.run(move |database| {
             let changes = changes.iter().map(|change| {
                 let record = change.bucket.as_ref();
                 let record = record.map(|bucket| BucketRecord::new(now, bucket).encode());

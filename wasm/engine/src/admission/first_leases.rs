@@ -112,7 +112,10 @@ impl Admission {
         let tables = &mut self.tables;
         let scopes = self.first_leases.iter();
         for scope in scopes.filter(|scope| scope.state == FirstLeaseState::New) {
-            if let Some(entry) = entry(tables, scope.target) {
+            // Others wait for a permit.
+            if let Some(entry) = entry(tables, scope.target)
+                && entry.needs_known > Tokens::ZERO
+            {
                 entry.needs = Some(Tokens::ZERO);
             }
         }

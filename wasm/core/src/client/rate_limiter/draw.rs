@@ -136,7 +136,10 @@ impl RateLimiter {
         if changes {
             self.fresh = false;
             self.bucket = TokenBucket::empty(now, Rate::ZERO, Tokens::ZERO);
+            // Its requests go on waiting.
+            let held_until = self.draws.held_until;
             self.draws.lapse();
+            self.draws.held_until = held_until;
         }
         if changes && answer.is_some() {
             self.draws.begin(balance);

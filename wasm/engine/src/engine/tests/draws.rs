@@ -20,7 +20,7 @@ impl Bucket {
     /// Grants what a call needs. Returns the answer, and how many tokens it grants.
     fn grant(&mut self, call: &OpenCall) -> (Refreshed, u64) {
         let draw = call.refresh().scopes[0].asks[0].1.draw.unwrap();
-        let needs = draw.needs.whole();
+        let needs = draw.needs.saturating_sub(draw.holds).whole();
         self.granted += needs;
         let answer = call.answer(|scope| {
             let answer = lent(scope, 0.0);
@@ -68,4 +68,32 @@ fn a_call_asks_for_all_requests_that_have_come_during_the_one_before() {
     assert_eq!(needs, [1, 1, 7, 8]);
     assert_eq!(worker.resumed.len(), 17);
     assert_eq!(worker.denied, []);
+}
+
+#[test]
+fn requests_that_wait_at_two_workers_are_asked_for_once() {
+    let process = FakeProcess::new();
+    let mut workers = [1, 2].map(|id| Worker::new(&process, id, &one_rule()));
+    let mut bucket = Bucket { granted: 0 };
+    assert_eq!(workers[0].of("acme"), Decision::Hold);
+    workers[0].tick(Duration::from_millis(1));
+    // These come while the first is asked for.
+    for _ in 0..8 {
+        assert_eq!(workers[1].of("acme"), Decision::Hold);
+        workers[1].tick(Duration::from_millis(1));
+    }
+    for _ in 0..20 {
+        if let Some((token, call)) = process.take_call() {
+            let (answer, _) = bucket.grant(&call);
+            // Only the one that has called knows the token.
+            for worker in &mut workers {
+                worker.handle_answer(token, answer.clone());
+            }
+        }
+        for worker in &mut workers {
+            worker.tick(Duration::from_millis(2));
+        }
+    }
+    let resumed = workers.each_ref().map(|worker| worker.resumed.len());
+    assert_eq!((resumed, bucket.granted), ([1, 8], 9));
 }
