@@ -164,7 +164,7 @@ impl Coordinator {
             .join(format!("{}-{}.yaml", self.name, self.starts - 1));
         let text = fs::read_to_string(&config)?;
         let (listen, _) = text.split_once('\n').context("a line with addresses")?;
-        fs::write(&config, format!("{listen}\n{limits}"))?;
+        fs::write(&config, configuration(listen, limits))?;
         self.limits = limits.to_owned();
         wait::until("the coordinator to reload", START_LIMIT, async || {
             let now = self.reloads().await?;
@@ -297,12 +297,25 @@ fn spawn(
     let config = dir.join(format!("{name}.yaml"));
     fs::write(
         &config,
-        format!("listen: {{grpc: \"{grpc}\", http: \"{http}\"}}\n{limits}"),
+        configuration(
+            &format!("listen: {{grpc: \"{grpc}\", http: \"{http}\"}}"),
+            limits,
+        ),
     )?;
     let mut command = Command::new(artifact::coordinator()?);
     command.args(["serve", "--config"]).arg(&config).args(flags);
     let variables = environment.iter().map(|(name, value)| (name, value));
     Process::start(dir, name, command.envs(variables))
+}
+
+/// A configuration. Where it names no store it keeps nothing: each start has a file of its own, and the disk
+/// may be slow while other things are compiled.
+fn configuration(listen: &str, rest: &str) -> String {
+    let store = match rest.contains("store:") || rest.contains("cluster:") {
+        true => "",
+        false => "store: {path: memory}\n",
+    };
+    format!("{listen}\n{store}{rest}")
 }
 
 /// The addresses in `tollgate ready grpc=<addr> http=<addr>`.

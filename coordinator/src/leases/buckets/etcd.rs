@@ -188,6 +188,11 @@ impl BucketStore for EtcdBuckets {
         Ok(())
     }
 
+    fn patience(&self) -> Duration {
+        // Another node may be master by then.
+        Duration::MAX
+    }
+
     fn timed_out(&self) -> BucketStoreError {
         self.failed(&EtcdError::Timeout(WRITE_LIMIT))
     }

@@ -17,6 +17,10 @@ const BUCKETS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("buckets"
 /// redb's cache: what is written is small, and read once.
 const CACHE_BYTES: usize = 8 << 20;
 
+/// The longest time for which an answer waits: an Envoy goes on by its safe capacity after 250 ms, and a rate
+/// limit filter often after less.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 /// Keeps buckets in a file, which is made at the start, for that takes longer than a client waits; clones share
 /// it.
 #[derive(Clone, Debug)]
@@ -129,6 +133,10 @@ impl BucketStore for RedbBuckets {
             write(database, changes)
         });
         written.await
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 
     fn timed_out(&self) -> BucketStoreError {

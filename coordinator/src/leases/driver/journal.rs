@@ -42,12 +42,12 @@ pub(super) struct Journal {
     origin: Origin,
     metrics: LeaseMetrics,
     writing: Option<Writing>,
-    /// Answers that wait for the write that is under way.
-    replies: Vec<Reply>,
+    /// Answers that wait for the write that is under way, each with the time until which it does; in order.
+    replies: Vec<(Instant, Reply)>,
     /// The last change of each resource, for the next write.
     changes: BTreeMap<ResourceId, BucketChange>,
     /// Answers that wait for the next write.
-    next_replies: Vec<Reply>,
+    next_replies: Vec<(Instant, Reply)>,
     /// Time of the next write, if there are changes.
     due: Option<Instant>,
     is_failing: bool,
@@ -84,17 +84,18 @@ impl Journal {
 
     /// Sends an answer when all changes until now are stored, as far as answers wait for them.
     fn reply(&mut self, now: Instant, reply: Reply) {
-        if self.due.is_some_and(|due| due <= now) {
-            // A caller that gets none asks again; a store that hangs must not gather answers without end.
-            if self.next_replies.len() < QUEUE_LEN {
-                self.next_replies.push(reply);
-            }
+        let queue = if self.due.is_some_and(|due| due <= now) {
+            &mut self.next_replies
         } else if self.writing.is_some() {
-            if self.replies.len() < QUEUE_LEN {
-                self.replies.push(reply);
-            }
+            &mut self.replies
         } else {
-            reply(true);
+            return reply(true);
+        };
+        let patience = self.store.as_ref().map(|store| store.patience());
+        let until = now.saturating_add(patience.unwrap_or_default());
+        // A caller that gets none asks again; a store that hangs must not gather answers without end.
+        if queue.len() < QUEUE_LEN {
+            queue.push((until, reply));
         }
     }
 
@@ -120,9 +121,22 @@ impl Journal {
         self.writing = Some((resources, tokio::spawn(write)));
     }
 
-    /// Time of the next write, if none is under way.
+    /// Time of the next write, if none is under way, or at which answers wait no longer.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.due.filter(|_| self.writing.is_none())
+        let due = self.due.filter(|_| self.writing.is_none());
+        let firsts = [self.replies.first(), self.next_replies.first()];
+        let patient = firsts.into_iter().flatten().map(|(until, _)| *until);
+        due.into_iter().chain(patient).min()
+    }
+
+    /// Sends all answers that have waited for too long.
+    fn lose_patience(&mut self, now: Instant) {
+        for queue in [&mut self.replies, &mut self.next_replies] {
+            let late = queue.partition_point(|(until, _)| *until <= now);
+            for (_, reply) in queue.drain(..late) {
+                reply(true);
+            }
+        }
     }
 
     /// Waits for the end of the write that is under way, and sends the answers that wait for it. Returns the
@@ -136,7 +150,7 @@ impl Journal {
         let resources = self.writing.take().map(|(resources, _)| resources);
         let resources = resources.unwrap_or_default();
         let is_master = !matches!(&outcome, Err(error) if error.is_master_unsure);
-        for reply in std::mem::take(&mut self.replies) {
+        for (_, reply) in std::mem::take(&mut self.replies) {
             reply(is_master);
         }
         self.metrics
@@ -204,6 +218,7 @@ impl Driver {
     pub(super) fn store_buckets(&mut self, now: Instant) {
         self.journal_changes(now);
         self.journal.start(now);
+        self.journal.lose_patience(now);
     }
 
     /// Takes note of buckets that could not be stored.

@@ -14,6 +14,7 @@ const CONFIG: &str = "limits: [{match: '*', requests: {rate: 0.01, burst: 10}}]"
 #[derive(Debug)]
 struct GatedStore {
     gate: Semaphore,
+    patience: Duration,
     /// Error of each write.
     error: Option<BucketStoreError>,
     stored: Mutex<StoredBuckets>,
@@ -27,6 +28,7 @@ impl GatedStore {
     fn new(permits: usize) -> Arc<Self> {
         Arc::new(Self {
             gate: Semaphore::new(permits),
+            patience: Duration::MAX,
             error: None,
             stored: Mutex::default(),
             writes: Mutex::default(),
@@ -66,6 +68,10 @@ impl BucketStore for Shared {
             };
         }
         Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        self.0.patience
     }
 
     fn timed_out(&self) -> BucketStoreError {
@@ -190,6 +196,7 @@ async fn a_bucket_that_nobody_has_asked_for_outlives_a_hand_over() {
 fn failing(error: BucketStoreError) -> Arc<GatedStore> {
     Arc::new(GatedStore {
         gate: Semaphore::new(100),
+        patience: Duration::MAX,
         error: Some(error),
         stored: Mutex::default(),
         writes: Mutex::default(),
@@ -232,4 +239,22 @@ async fn a_store_that_hangs_keeps_no_answer_for_long() {
     let store = GatedStore::new(0);
     let handle = start(&store, 1);
     assert_eq!(draw(&handle, "a", "tenant/a", 4).await, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_waits_no_longer_than_the_store_says() {
+    let patience = Duration::from_millis(50);
+    let slow = GatedStore {
+        gate: Semaphore::new(0),
+        patience,
+        error: None,
+        stored: Mutex::default(),
+        writes: Mutex::default(),
+    };
+    let handle = start(&Arc::new(slow), 1);
+    for (client, want) in [("a", 4), ("b", 4), ("c", 2)] {
+        let before = tokio::time::Instant::now();
+        assert_eq!(draw(&handle, client, "tenant/a", 4).await, want);
+        assert!(before.elapsed() <= patience, "{client}");
+    }
 }
