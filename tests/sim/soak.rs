@@ -220,8 +220,8 @@ fn means(rows: &[Row]) -> Row {
     means
 }
 
-/// Returns the sizes that grow from the second quarter of a run to the last, and in each quarter: what
-/// grows for good does, and chance does not.
+/// Returns the sizes that grow from the second quarter of a run to the last, and in each quarter, about as
+/// much in one as in the next: what grows for good does, and chance does not.
 fn grown(rows: &[Row]) -> Vec<String> {
     let quarter = rows.len() / 4;
     let first = means(&rows[..quarter]);
@@ -235,8 +235,10 @@ fn grown(rows: &[Row]) -> Vec<String> {
         (name, [&first, &second, &third, &last].map(of))
     });
     let grown = sizes.filter(|(_, sizes)| {
-        let [_, second, _, last] = *sizes;
-        sizes.is_sorted() && last > second * (1.0 + part) + more
+        let [_, second, third, last] = *sizes;
+        let steps = [third - second, last - third];
+        let is_even = steps.iter().all(|step| *step >= (last - second) / 4.0);
+        sizes.is_sorted() && is_even && last > second * (1.0 + part) + more
     });
     let texts = grown.map(|(name, [_, second, _, last])| format!("{name}: {second} to {last}"));
     texts.collect()
