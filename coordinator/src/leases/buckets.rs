@@ -43,7 +43,7 @@ pub trait BucketStore: Send + Sync + fmt::Debug {
 
     /// The longest time for which an answer waits for a write. After that it is told all the same; only a crash
     /// before the write ends brings back what it tells.
-    fn patience(&self) -> Duration;
+    fn max_wait(&self) -> Duration;
 
     /// The error of a write that has not ended in time.
     fn timed_out(&self) -> BucketStoreError;

@@ -188,7 +188,7 @@ impl BucketStore for EtcdBuckets {
         Ok(())
     }
 
-    fn patience(&self) -> Duration {
+    fn max_wait(&self) -> Duration {
         // Another node may be master by then.
         Duration::MAX
     }

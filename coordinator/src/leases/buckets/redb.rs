@@ -19,7 +19,7 @@ const CACHE_BYTES: usize = 8 << 20;
 
 /// The longest time for which an answer waits: an Envoy goes on by its safe capacity after 250 ms, and a rate
 /// limit filter often after less.
-const PATIENCE: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_millis(50);
 
 /// Keeps buckets in a file, which is made at the start, for that takes longer than a client waits; clones share
 /// it.
@@ -135,8 +135,8 @@ impl BucketStore for RedbBuckets {
         written.await
     }
 
-    fn patience(&self) -> Duration {
-        PATIENCE
+    fn max_wait(&self) -> Duration {
+        MAX_WAIT
     }
 
     fn timed_out(&self) -> BucketStoreError {

@@ -91,8 +91,8 @@ impl Journal {
         } else {
             return reply(true);
         };
-        let patience = self.store.as_ref().map(|store| store.patience());
-        let until = now.saturating_add(patience.unwrap_or_default());
+        let max_wait = self.store.as_ref().map(|store| store.max_wait());
+        let until = now.saturating_add(max_wait.unwrap_or_default());
         // A caller that gets none asks again; a store that hangs must not gather answers without end.
         if queue.len() < QUEUE_LEN {
             queue.push((until, reply));
@@ -125,12 +125,12 @@ impl Journal {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let due = self.due.filter(|_| self.writing.is_none());
         let firsts = [self.replies.first(), self.next_replies.first()];
-        let patient = firsts.into_iter().flatten().map(|(until, _)| *until);
-        due.into_iter().chain(patient).min()
+        let ends = firsts.into_iter().flatten().map(|(until, _)| *until);
+        due.into_iter().chain(ends).min()
     }
 
     /// Sends all answers that have waited for too long.
-    fn lose_patience(&mut self, now: Instant) {
+    fn send_late(&mut self, now: Instant) {
         for queue in [&mut self.replies, &mut self.next_replies] {
             let late = queue.partition_point(|(until, _)| *until <= now);
             for (_, reply) in queue.drain(..late) {
@@ -218,7 +218,7 @@ impl Driver {
     pub(super) fn store_buckets(&mut self, now: Instant) {
         self.journal_changes(now);
         self.journal.start(now);
-        self.journal.lose_patience(now);
+        self.journal.send_late(now);
     }
 
     /// Takes note of buckets that could not be stored.

@@ -29,7 +29,7 @@ pub struct FleetBucket {
     turn_at: Instant,
     /// Draws that got nothing, beyond those that got something; bounded.
     pressure: u32,
-    /// What the store has of it, if it is there.
+    /// Its record in the store, if there is one.
     stored: Option<Stored>,
 }
 
@@ -98,7 +98,7 @@ impl FleetBucket {
             || known.map_or(Tokens::ZERO, |known| known.held()) < held
             || known.is_some_and(|known| known.rate != rate);
         let ahead = ahead(self.whole);
-        // What the store has not, but is here, would be lost with a crash.
+        // A crash loses the tokens that the store lacks.
         let most = ahead.saturating_add(ahead).saturating_add(Tokens::ONE);
         if !is_urgent && left < known_left.saturating_add(most) {
             return None;
@@ -246,7 +246,7 @@ impl FleetBucket {
             whole: snapshot.whole,
             turn_at: now.saturating_add(snapshot.turn_in),
             pressure: snapshot.pressure.min(PRESSURE_MAX),
-            // What the store of the master before has may be older.
+            // The record of the master before may be older.
             stored: None,
         }
     }

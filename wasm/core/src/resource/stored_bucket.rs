@@ -45,7 +45,7 @@ pub struct BucketChange {
     pub is_urgent: bool,
 }
 
-/// What the store has of a bucket, and since when.
+/// Record of a bucket in the store, and the time of its write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     bucket: StoredBucket,

@@ -14,7 +14,7 @@ const CONFIG: &str = "limits: [{match: '*', requests: {rate: 0.01, burst: 10}}]"
 #[derive(Debug)]
 struct GatedStore {
     gate: Semaphore,
-    patience: Duration,
+    max_wait: Duration,
     /// Error of each write.
     error: Option<BucketStoreError>,
     stored: Mutex<StoredBuckets>,
@@ -28,7 +28,7 @@ impl GatedStore {
     fn new(permits: usize) -> Arc<Self> {
         Arc::new(Self {
             gate: Semaphore::new(permits),
-            patience: Duration::MAX,
+            max_wait: Duration::MAX,
             error: None,
             stored: Mutex::default(),
             writes: Mutex::default(),
@@ -70,8 +70,8 @@ impl BucketStore for Shared {
         Ok(())
     }
 
-    fn patience(&self) -> Duration {
-        self.0.patience
+    fn max_wait(&self) -> Duration {
+        self.0.max_wait
     }
 
     fn timed_out(&self) -> BucketStoreError {
@@ -196,7 +196,7 @@ async fn a_bucket_that_nobody_has_asked_for_outlives_a_hand_over() {
 fn failing(error: BucketStoreError) -> Arc<GatedStore> {
     Arc::new(GatedStore {
         gate: Semaphore::new(100),
-        patience: Duration::MAX,
+        max_wait: Duration::MAX,
         error: Some(error),
         stored: Mutex::default(),
         writes: Mutex::default(),
@@ -243,10 +243,10 @@ async fn a_store_that_hangs_keeps_no_answer_for_long() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_waits_no_longer_than_the_store_says() {
-    let patience = Duration::from_millis(50);
+    let max_wait = Duration::from_millis(50);
     let slow = GatedStore {
         gate: Semaphore::new(0),
-        patience,
+        max_wait,
         error: None,
         stored: Mutex::default(),
         writes: Mutex::default(),
@@ -255,6 +255,6 @@ async fn an_answer_waits_no_longer_than_the_store_says() {
     for (client, want) in [("a", 4), ("b", 4), ("c", 2)] {
         let before = tokio::time::Instant::now();
         assert_eq!(draw(&handle, client, "tenant/a", 4).await, want);
-        assert!(before.elapsed() <= patience, "{client}");
+        assert!(before.elapsed() <= max_wait, "{client}");
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// moves.
 struct Site {
     server: LeaseServer,
-    /// What is stored, with the time at which it was.
+    /// The stored buckets, each with the time of its write.
     store: BTreeMap<ResourceId, (StoredBucket, Instant)>,
     limit: Limit,
     now: Instant,
