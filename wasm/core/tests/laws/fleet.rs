@@ -128,11 +128,11 @@ impl Fleet {
             .insert((self.now.saturating_add(delay), self.sent), mail);
     }
 
-    /// Lets up to 300 ms pass, with everything that is due in it.
+    /// Lets up to 300 ms pass, with everything that is due in it. Time never stands still: a scope that
+    /// meets another slot within one nanosecond would repeat the sequence of its last request.
     fn step(&mut self) -> Verdict {
-        let until = self
-            .now
-            .saturating_add(Duration::from_nanos(self.random.spread(300_000_000)));
+        let passes = Duration::from_nanos(self.random.spread(300_000_000) + 1);
+        let until = self.now.saturating_add(passes);
         while let Some(entry) = self.mail.first_entry().filter(|e| e.key().0 <= until) {
             let ((at, _), mail) = entry.remove_entry();
             self.now = at;
