@@ -34,7 +34,7 @@ struct Level {
     /// Bytes of requests that went on together, beyond one body, until they are paid.
     together: f64,
     /// Tokens that it was granted of the fleet's bucket, and those of them that it has not spent.
-    drawn: f64,
+    granted: f64,
     credit: f64,
 }
 
@@ -68,20 +68,18 @@ impl Law6 {
             burst,
             cache: 1.0,
             together: 0.0,
-            drawn: 0.0,
+            granted: 0.0,
             credit: 0.0,
         });
-        let drawn = p
-            .drawn()
-            .map_or(level.drawn, |drawn| micros(drawn.as_micros()));
-        level.credit += (drawn - level.drawn).max(0.0);
-        level.drawn = drawn;
+        let granted = micros(p.granted().as_micros());
+        level.credit += (granted - level.granted).max(0.0);
+        level.granted = granted;
         // A change of the rate may have come at any time since the last event.
         let fastest = level.rate.max(rate);
         level.level -= fastest * now.saturating_since(level.at).as_secs_f64();
-        let granted = level.credit.min(p.admitted() as f64);
-        level.credit -= granted;
-        level.level = level.level.max(0.0) + p.admitted() as f64 - granted - p.forgiven();
+        let paid = level.credit.min(p.admitted() as f64);
+        level.credit -= paid;
+        level.level = level.level.max(0.0) + p.admitted() as f64 - paid - p.forgiven();
         if p.debt_cut() {
             // Only the debt of the bucket, and bytes not yet counted in it, are still to be paid.
             let owed = p.owed() + p.uncounted();

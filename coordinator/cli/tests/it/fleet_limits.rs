@@ -1,7 +1,7 @@
 //! Limits of simulated fleets beside one limit that all Envoys share without delay.
 //!
 //! Each line is of one scope of a scenario in `tests/scenarios`: `fleet-limits.yaml`, `fleet-pods.yaml`,
-//! `fleet-far.yaml`, `fleet-crash.yaml`. It says what holds today; the aim is 99 % in each line.
+//! `fleet-far.yaml`, `fleet-crash.yaml`, `fleet-spikes.yaml`. It says what holds today; the aim is 99 % in each line.
 //! `cargo test -p tollgate-cli fleet_limits -- --nocapture` prints the table of `docs/benchmarks.md`.
 
 use serde_json::Value;
@@ -117,6 +117,24 @@ const CRASH: &[Line] = &[
     line("tenant/minute", "60/min, 0.8 of it, killed three times", "-", (70.0, 0.0)),
 ];
 
+#[rustfmt::skip]
+const SPIKES: &[Line] = &[
+    line("tenant/new-20", "20/s, 19 of a new tenant within 100 ms, 1 Envoy", "-", (99.0, 0.0)),
+    line("tenant/new-100", "100/s, 94", "60 of 94", (99.0, 0.0)),
+    line("tenant/new-2000", "2k/s, 1900", "-", (99.0, 0.0)),
+    line("tenant/new-20-5", "20/s, 19, 5 Envoys", "-", (99.0, 0.0)),
+    line("tenant/new-100-5", "100/s, 94, 5 Envoys", "-", (99.0, 0.0)),
+    line("tenant/new-10000-5", "10k/s, 9400, 5 Envoys", "-", (99.0, 0.0)),
+    line("tenant/idle-20", "20/s, 1/s over 5 Envoys, then 15 within 100 ms at one", "-", (99.0, 0.0)),
+    line("tenant/idle-100", "100/s, 4/s, then 88", "-", (99.0, 0.0)),
+    line("tenant/idle-500", "500/s, 4/s, then 450", "-", (99.0, 0.0)),
+    line("tenant/idle-2000", "2k/s, 4/s, then 1900", "-", (99.0, 0.0)),
+    line("tenant/tenth-100", "100/s, 10/s, then 88", "-", (99.0, 0.0)),
+    line("tenant/third-100", "100/s, 33/s, then 88", "-", (96.0, 0.0)),
+    line("tenant/joined", "500/s, 150/s, 2 to 6 Envoys", "-", (99.9, 0.0)),
+    line("tenant/joined-in-overload", "200/s, 600/s, 2 to 6 Envoys", "-", (98.0, 0.0)),
+];
+
 /// Plays a scenario, prints a table and compares it with `lines`.
 fn compare(name: &str, lines: &[Line]) {
     let limits = limits_of(name);
@@ -177,4 +195,9 @@ fn limits_outlive_their_coordinator() {
 #[test]
 fn limits_hold_far_from_the_coordinator() {
     compare("fleet-far", FAR);
+}
+
+#[test]
+fn a_burst_passes_wherever_it_comes() {
+    compare("fleet-spikes", SPIKES);
 }

@@ -162,8 +162,8 @@ impl Draws {
             self.next = None;
             return;
         };
-        self.keep(answer.granted.saturating_sub(self.granted));
-        self.granted = answer.granted;
+        let tokens = self.receive(answer);
+        self.keep(tokens);
         self.fleet = answer.left;
         self.answered_at = now;
         // An answer to a request that needs nothing does not name the time again.
@@ -172,6 +172,13 @@ impl Draws {
             .filter(|next| now < *next && answer.left < Tokens::ONE);
         let next = answer.next.map(|next| now.saturating_add(next));
         self.next = next.or(known);
+    }
+
+    /// Returns the tokens of an answer that no answer before has told of.
+    pub(super) fn receive(&mut self, answer: &DrawAnswer) -> Tokens {
+        let tokens = answer.granted.saturating_sub(self.granted);
+        self.granted = answer.granted;
+        tokens
     }
 
     /// Notes that an answer will not come.

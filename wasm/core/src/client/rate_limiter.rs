@@ -6,6 +6,7 @@
 
 use core::time::Duration;
 
+use self::draw::LeaseBefore;
 use super::demand_estimator::DemandEstimator;
 use super::draws::Draws;
 use super::policy::Policy;
@@ -288,9 +289,12 @@ impl RateLimiter {
             return false;
         }
         self.settle_bucket(now, policy);
-        let balance = self.balance_of_fleet(now);
+        let before = LeaseBefore {
+            balance: self.balance_of_fleet(now),
+            is_valid: self.lease.client.valid_lease(now).is_some(),
+        };
         self.lease.apply(now, origin, answer);
-        self.apply_draw(now, policy, answer.draw.as_ref(), balance);
+        self.apply_draw(now, policy, answer.draw.as_ref(), before);
         self.settle_bucket(now, policy);
         self.fresh &= self.lease.client.lease.is_none();
         if self.demand.wants() == Capacity::ZERO

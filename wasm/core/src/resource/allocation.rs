@@ -6,7 +6,9 @@ mod client_entry;
 mod draw;
 mod fingerprint;
 mod grant;
+mod hand_over;
 mod learning;
+mod mode;
 mod nudge;
 mod presence;
 mod refresh;
@@ -70,6 +72,8 @@ pub(crate) struct Allocation {
     pub(in crate::resource) fleet: Option<FleetBucket>,
     /// Whether clients draw of it, instead of having leases.
     pub(in crate::resource) is_drawn: bool,
+    /// Time since when clients want much of a limit of which they might have leases.
+    busy_since: Option<Instant>,
     /// Whether clients have drawn of it.
     pub(in crate::resource) is_used: bool,
     /// Whether a store has it.
@@ -107,6 +111,7 @@ impl Allocation {
             is_filling: false,
             fleet: None,
             is_drawn: false,
+            busy_since: None,
             is_used: false,
             is_stored: false,
             drawn: Tokens::ZERO,

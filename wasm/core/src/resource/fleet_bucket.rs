@@ -19,6 +19,9 @@ const CROWDED_FROM: u32 = 8;
 /// The most of these that is counted.
 const PRESSURE_MAX: u32 = 4 * CROWDED_FROM;
 
+/// Part of the burst that may be taken before it is there.
+const ADVANCED_PARTS: u64 = 8;
+
 /// Bucket of the whole fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FleetBucket {
@@ -164,6 +167,17 @@ impl FleetBucket {
             .map_or(Tokens::ZERO, |()| tokens)
     }
 
+    /// Takes a token that is not there yet, for a client with a lease that would begin with nothing; the next
+    /// ones pay for it. None if an eighth of the burst was taken in this way.
+    pub(super) fn advance(&mut self, now: Instant) -> Tokens {
+        let most = self.whole.as_micros() / ADVANCED_PARTS;
+        if self.bucket.balance(now).unsigned_abs() > most {
+            return Tokens::ZERO;
+        }
+        self.bucket.charge(now, Tokens::ONE);
+        Tokens::ONE
+    }
+
     /// The part of `kept` that leaves room for `needs`: a full bucket serves whoever asks.
     pub(super) fn keeps(&self, kept: Tokens, needs: Tokens) -> Tokens {
         kept.min(self.bucket.burst().saturating_sub(needs))
@@ -213,11 +227,6 @@ impl FleetBucket {
         let last = self.bucket.to_parts().last;
         let time = rate.time_for(self.bucket.lacking(last))?;
         Some(last.saturating_add(time))
-    }
-
-    /// Whether at least a token is lacking.
-    pub(super) fn lacks(&self, now: Instant) -> bool {
-        self.bucket.lacking(now) >= Tokens::ONE
     }
 
     pub(crate) fn snapshot(&self, now: Instant) -> FleetBucketSnapshot {

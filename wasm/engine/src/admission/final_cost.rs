@@ -66,7 +66,7 @@ impl Admission {
         let attempts = entry(&mut self.tables, target).map_or(0, |entry| entry.attempts);
         let changed = self.change_scope(process, target, now, |scope_state, policy| {
             scope_state.requests.pay(now, policy, attempts.into(), owed);
-            scope_state.requests.drawn().is_some()
+            scope_state.requests.is_drawing()
         })?;
         // Tokens that nobody has drawn are asked for at once.
         if changed.due_changed && changed.result {

@@ -218,13 +218,14 @@ pub struct UnitResponse {
     #[prost(message, optional, tag = "9")]
     pub draw: ::core::option::Option<DrawResponse>,
 }
-/// Tokens that a client has of the bucket of the whole fleet. They are its own until its lease ends; its
-/// lease may be one of nothing. Tokens are counted in millionths. Of requests in flight the
-/// lease is of what the client has in flight and no more.
+/// Tokens that a client has of the bucket of the whole fleet. They are its own until its lease ends. With a
+/// lease of nothing it draws. With any other these are the tokens that its own bucket begins with, if it had
+/// no lease, or has more because the lease grew; without this field it begins full. Tokens are counted in
+/// millionths. Of requests in flight the lease is of what the client has in flight and no more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DrawResponse {
     /// All that were ever granted to this account of the client. What is more than in the last answer that
-    /// it has applied is new. Of requests in flight: the number up to which new ones may begin; the lease may
+    /// it has applied is new; it may be more than was needed. Of requests in flight: the number up to which new ones may begin; the lease may
     /// be of more, which have not ended yet.
     #[prost(uint64, tag = "1")]
     pub granted: u64,

@@ -240,14 +240,15 @@ impl<'a> ClientView<'a> {
         }
     }
 
-    /// Returns the tokens that it was ever granted of the fleet's bucket; none if it does not draw.
-    pub fn drawn(&self) -> Option<Tokens> {
-        self.rate().and_then(RateLimiter::drawn)
+    /// Returns the tokens that it was ever granted of the fleet's bucket.
+    pub fn granted(&self) -> Tokens {
+        self.rate().map_or(Tokens::ZERO, RateLimiter::granted)
     }
 
     /// Returns whether it draws each token or permit, and has no lease beyond these.
     pub fn only_draws(&self) -> bool {
-        let draws_tokens = self.drawn().is_some() && self.has() == Capacity::ZERO;
+        let draws_tokens = self.rate().is_some_and(RateLimiter::is_drawing);
+        let draws_tokens = draws_tokens && self.has() == Capacity::ZERO;
         draws_tokens || self.limiter().is_some_and(ConcurrencyLimiter::is_drawn)
     }
 

@@ -7,7 +7,7 @@ use crate::limits::FixedLimits;
 use crate::observer::{RequestEvent, RequestOutcome, SentMessage};
 use crate::scenario::{
     Amount, Arrivals, CoordinatorSpec, Crash, Cut, DemandChange, DemandSpec, Deploy, EnvoyGroup,
-    EventSpec, HandOver, Kill, Mishaps, Program, Selection, Share, Span, Stop,
+    EventSpec, HandOver, Kill, Mishaps, OnOff, Program, Routing, Selection, Share, Span, Stop,
 };
 
 mod algorithms;
@@ -91,7 +91,8 @@ fn a_fleet_shares_what_it_wants_too_much_of() {
     let run = run(fleet(5, 110.0), &[500]);
     let figures = run.figures();
     assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
-    assert!(figures.first_lease.unwrap() < 1.0, "{figures:?}");
+    // They draw for a second, for it may be a burst.
+    assert!(figures.first_lease.unwrap() < 1.5, "{figures:?}");
     assert!(figures.of_capacity > 0.99, "{figures:?}");
     assert_eq!(figures.over_capacity, 0, "{figures:?}");
     assert!((1.0..=1.1).contains(&figures.most_admitted), "{figures:?}");
@@ -203,7 +204,18 @@ fn a_scope_without_a_limit_has_no_sum_of_leases() {
 #[test]
 fn the_same_seed_takes_the_same_course() {
     let course = |seed| {
-        let mut scenario = fleet(3, 50.0);
+        let mut scenario = fleet(3, 30.0);
+        scenario.demand.push(DemandSpec {
+            each: None,
+            total: Some(Program::OnOff(OnOff {
+                rate: Amount(60.0),
+                on: Span::from_secs(3),
+                off: Span::from_secs(3),
+                at: Span::default(),
+            })),
+            routing: Routing::Sticky,
+            ..scenario.demand[0].clone()
+        });
         scenario.seed = seed;
         scenario.network.loss = Share(0.1);
         scenario.network.duplication = Share(0.1);

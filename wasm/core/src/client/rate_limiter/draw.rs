@@ -10,6 +10,15 @@ use crate::lease::DrawAnswer;
 use crate::units::{Capacity, Instant, Rate, Tokens};
 use core::time::Duration;
 
+/// State of a limiter when an answer comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeaseBefore {
+    /// Tokens of the fleet's that it has, in millionths; less than none if it owes some.
+    pub(super) balance: i64,
+    /// Whether it has a lease.
+    pub(super) is_valid: bool,
+}
+
 // === impl RateLimiter ===
 
 impl RateLimiter {
@@ -50,9 +59,14 @@ impl RateLimiter {
         self.draws.need(now, tokens, until);
     }
 
-    /// Tokens of the fleet's bucket that it was ever granted; none if it does not draw.
-    pub fn drawn(&self) -> Option<Tokens> {
-        self.draws.offered.then_some(self.draws.granted)
+    /// Whether it draws its tokens of the fleet's bucket.
+    pub fn is_drawing(&self) -> bool {
+        self.draws.offered
+    }
+
+    /// Tokens of the fleet's bucket that it was ever granted, drawn or with its lease.
+    pub fn granted(&self) -> Tokens {
+        self.draws.granted
     }
 
     /// Whether requests may wait at `now` for an answer.
@@ -123,16 +137,22 @@ impl RateLimiter {
         }
     }
 
-    /// Takes what an answer says of draws, before which it had `balance` of the fleet's tokens: these stay,
-    /// whether it has drawn until now and gets a lease, or had a lease and draws from now on.
+    /// Takes what an answer says of tokens. Those of before stay, whether it has drawn until now and gets a
+    /// lease, or had a lease and draws from now on.
+    ///
+    /// With a lease that is not of nothing come the tokens that its bucket begins with, or has more because it
+    /// grew. Without them it begins full.
     pub(super) fn apply_draw(
         &mut self,
         now: Instant,
         policy: &Policy,
         answer: Option<&DrawAnswer>,
-        balance: i64,
+        before: LeaseBefore,
     ) {
-        let changes = answer.is_some() != self.draws.offered;
+        let is_leased = self.has(now) > Capacity::ZERO;
+        let draws = answer.filter(|_| !is_leased);
+        let begins = answer.is_some() && is_leased && !before.is_valid;
+        let changes = draws.is_some() != self.draws.offered || begins;
         if changes {
             self.fresh = false;
             self.bucket = TokenBucket::empty(now, Rate::ZERO, Tokens::ZERO);
@@ -141,12 +161,16 @@ impl RateLimiter {
             self.draws.lapse();
             self.draws.held_until = held_until;
         }
-        if changes && answer.is_some() {
-            self.draws.begin(balance);
+        if changes && draws.is_some() {
+            self.draws.begin(before.balance);
         } else if changes {
-            self.lease_from_now_on(now, policy, balance);
+            self.lease_from_now_on(now, policy, before.balance);
         }
-        self.draws.apply(now, answer);
+        self.draws.apply(now, draws);
+        if let Some(answer) = answer.filter(|_| is_leased) {
+            self.set_flow(now, policy);
+            self.bucket.give_back(now, self.draws.receive(answer));
+        }
         if self.draws.offered && self.lease.client.valid_lease(now).is_none() {
             // The answer came when its lease, and so its tokens, had ended.
             let owed = self.draws.lapse();

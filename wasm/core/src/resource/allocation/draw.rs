@@ -3,26 +3,13 @@
 use core::time::Duration;
 
 use super::grant::suffices;
+use super::mode::DRAWN_BELOW;
 use super::{Allocation, ClientEntry, Promise, TieBreak};
-use crate::lease::{DrawAnswer, DrawRequest, Unit};
-use crate::limit::Algorithm;
+use crate::lease::{DrawAnswer, DrawRequest};
+use crate::limit::Limit;
 use crate::pool::PoolLink;
 use crate::resource::{ClientDraws, FleetBucket, StoredBucket};
 use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
-
-/// Capacity of a limit below which clients draw each token of it and have no lease, however few they are.
-const DRAWN_BELOW: Capacity = Capacity::from_whole(20);
-
-/// Capacity for each client below which they draw: a bucket that earns so little overflows at one client
-/// while another starves.
-const DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(12);
-
-/// The same of permits: these are returned and drawn at intervals, however many requests there are.
-const PERMITS_DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(100);
-
-/// Capacity of a limit from which clients have leases of it, however many they are: a call for each
-/// request would cost more than what a bucket that is split loses.
-const LEASED_FROM: Capacity = Capacity::from_whole(1000);
 
 /// The longest time for which a token is kept for a client.
 const KEPT_FOR_MAX: Duration = Duration::from_secs(60 * 60);
@@ -33,14 +20,19 @@ const REPORT_AFTER: Duration = Duration::from_millis(20);
 /// Part of the burst that clients may hold together for a refresh interval.
 const HELD_PARTS: u64 = 8;
 
+/// Part of the burst that clients may have drawn ahead together.
+const AHEAD_PARTS: u64 = 16;
+
+/// Part of the burst that may be lacking when clients draw ahead.
+const SPARE_PARTS: u64 = 4;
+
 // === impl ClientDraws ===
 
 impl ClientDraws {
     /// Draws after `request`, of a client that draws if `is_offered`.
     fn after(self, request: &DrawRequest, is_offered: bool) -> Self {
-        let is_same = self.account == request.account;
-        // Only an answer to one that draws tells it again of tokens that it has not received.
-        let under_way = match is_same && is_offered {
+        // Each answer tells again of tokens that it has not received.
+        let under_way = match self.account == request.account {
             true => self.granted.saturating_sub(request.drawn),
             false => Tokens::ZERO,
         };
@@ -56,36 +48,6 @@ impl ClientDraws {
 // === impl Allocation ===
 
 impl Allocation {
-    /// Whether there may be a bucket of the whole fleet. Not in a pool, nor of what is borrowed, where a
-    /// draw would have to be charged twice.
-    fn may_be_drawn(&self) -> bool {
-        let is_small = match self.unit {
-            Unit::Requests => self.limit.capacity < LEASED_FROM,
-            Unit::Concurrency => !self.limit.capacity.is_unlimited(),
-            Unit::RequestBytes | Unit::ResponseBytes => false,
-        };
-        is_small
-            && self.limit.algorithm == Algorithm::FairShare
-            && self.limit.capacity > Capacity::ZERO
-            && self.pool.is_none()
-            && self.lendable.is_none()
-    }
-
-    /// Decides whether the clients that are there now draw, or have leases.
-    fn decide_draws(&mut self, may: bool) {
-        let each = self.limit.capacity.divided_by(self.shares.subclients());
-        let drawn_below = match self.unit.is_concurrency() {
-            true => PERMITS_DRAWN_BELOW_EACH,
-            false => DRAWN_BELOW_EACH,
-        };
-        // Clients that draw are leased it again from half as much more on.
-        let least = match self.is_drawn {
-            true => drawn_below.saturating_add(drawn_below.divided_by(2)),
-            false => drawn_below,
-        };
-        self.is_drawn = may && (self.limit.capacity < DRAWN_BELOW || each < least);
-    }
-
     /// Whether the client of `entry` draws tokens, or will from its next request on.
     pub(super) fn is_to_draw(&self, entry: &ClientEntry) -> bool {
         entry.draws.is_offered || (self.is_drawn && entry.can_draw() && !self.unit.is_concurrency())
@@ -96,14 +58,7 @@ impl Allocation {
         self.is_drawn && entry.can_draw() && self.unit.is_concurrency()
     }
 
-    /// Whether tokens are lacking that clients have drawn.
-    fn lacks_tokens(&self, now: Instant) -> bool {
-        let bucket = self.fleet.filter(|_| self.is_used);
-        bucket.is_some_and(|bucket| bucket.lacks(now))
-    }
-
-    /// Notes whether the client of `entry` draws, and the tokens that it holds. A client with a new account
-    /// would begin with a full bucket, were it leased: so it draws first where tokens are lacking.
+    /// Notes whether the client of `entry` draws, and the tokens that it holds.
     pub(super) fn note_draw(
         &mut self,
         now: Instant,
@@ -111,7 +66,7 @@ impl Allocation {
         request: Option<&DrawRequest>,
     ) {
         let may = self.may_be_drawn();
-        self.decide_draws(may);
+        self.decide_draws(now, may);
         let Some(request) = request else {
             entry.draws.is_offered = false;
             return;
@@ -123,38 +78,55 @@ impl Allocation {
         if may && self.fleet.is_none() {
             self.fleet = Some(FleetBucket::full(now, self.limit.burst));
         }
-        let is_new = entry.draws.account != request.account;
-        let draws = self.is_drawn || (is_new && may && self.lacks_tokens(now));
         let before = entry.totals();
         entry.draws = entry
             .draws
-            .after(request, draws && now >= self.learning_until);
+            .after(request, self.is_drawn && now >= self.learning_until);
         self.replace_totals(before, entry.totals());
     }
 
-    /// Grants the tokens that a client needs, as far as they are there; without a `request`, which was
-    /// answered before, none.
+    /// Grants the tokens that a client needs, as far as they are there, or that go with its lease, which was
+    /// of `leased` before; without a `request`, which was answered before, none.
     pub(super) fn draw(
         &mut self,
         now: Instant,
         client: TieBreak,
         entry: &mut ClientEntry,
         request: Option<&DrawRequest>,
+        leased: Capacity,
     ) -> Option<DrawAnswer> {
         entry.gives_back = self.draws_permits(entry);
         if entry.gives_back {
             return Some(self.permits(now, entry));
         }
         if !entry.draws.is_offered {
-            return None;
+            if request.is_some() {
+                self.hand_over(now, entry, leased);
+            }
+            return self.handed_over(now, entry);
         }
         self.fill(now);
         let next = request.and_then(|request| self.grant_tokens(now, client, entry, request));
         Some(DrawAnswer {
             granted: entry.draws.granted,
-            left: self.fleet.map_or(Tokens::ZERO, |bucket| bucket.left(now)),
+            left: self.left(now),
             next,
         })
+    }
+
+    /// Tokens that are left in the fleet's bucket.
+    pub(super) fn left(&self, now: Instant) -> Tokens {
+        self.fleet.map_or(Tokens::ZERO, |bucket| bucket.left(now))
+    }
+
+    /// Notes that the client of `entry` has so many tokens more of the fleet's bucket.
+    pub(super) fn note_tokens(&mut self, now: Instant, entry: &mut ClientEntry, tokens: Tokens) {
+        let before = entry.totals();
+        entry.draws.granted = entry.draws.granted.saturating_add(tokens);
+        entry.draws.holds = entry.draws.holds.saturating_add(tokens);
+        self.is_used |= tokens > Tokens::ZERO;
+        self.replace_totals(before, entry.totals());
+        self.fill(now);
     }
 
     /// Permits up to which the client of `entry` may begin requests: its share of those that it is leased, for
@@ -190,6 +162,7 @@ impl Allocation {
             false => Tokens::ZERO,
         };
         let turns = self.turns();
+        let ahead = self.ahead(now, entry, request);
         let bucket = self.fleet.as_mut()?;
         let needs = request.needs.saturating_sub(entry.draws.holds);
         let first = request.first.saturating_sub(entry.draws.holds);
@@ -218,18 +191,35 @@ impl Allocation {
                 bucket.note_granted();
             }
         }
+        let ahead = bucket.take(now, ahead, Tokens::ONE, Tokens::ZERO);
+        let tokens = granted.saturating_add(ahead);
         if is_short && self.sum_has > 0 {
             // Others still have leases of a limit that is drawn now.
             self.note_lack(now, entry.wants(), &mut PoolLink(None));
         }
-        let before = entry.totals();
-        entry.draws.granted = entry.draws.granted.saturating_add(granted);
-        entry.draws.holds = entry.draws.holds.saturating_add(granted);
-        self.drawn = self.drawn.saturating_add(granted);
-        self.is_used |= granted > Tokens::ZERO;
-        self.replace_totals(before, entry.totals());
-        self.fill(now);
+        self.drawn = self.drawn.saturating_add(tokens);
+        self.note_tokens(now, entry, tokens);
         next
+    }
+
+    /// Whole tokens that a client of `request` may have beside those that its requests wait for: as many as it
+    /// will want in a refresh interval, where the bucket is nearly full. With them its next requests need no
+    /// call.
+    fn ahead(&self, now: Instant, entry: &ClientEntry, request: &DrawRequest) -> Tokens {
+        let Limit {
+            capacity, burst, ..
+        } = self.limit;
+        let is_full = self.left(now) >= burst.saturating_sub(part_of(burst, SPARE_PARTS));
+        if capacity < DRAWN_BELOW || !is_full {
+            return Tokens::ZERO;
+        }
+        let wants = entry.wants();
+        let expected = wants.as_rate().tokens_in(self.times(now).refresh);
+        let most = part_of(burst, AHEAD_PARTS).as_micros();
+        let part = mul_div(most, wants.as_micros(), self.shares.sum_wants().max(1));
+        let ahead = expected.min(Tokens::from_micros(part)).whole();
+        let spare = entry.draws.holds.saturating_sub(request.needs);
+        Tokens::from_whole(ahead).saturating_sub(spare)
     }
 
     /// Counts `attempts` at the client of `entry`.
@@ -354,4 +344,11 @@ impl Allocation {
             bucket.set(now, rate, held);
         }
     }
+}
+
+// === free functions ===
+
+/// One of so many parts of a burst.
+pub(super) fn part_of(burst: Tokens, parts: u64) -> Tokens {
+    Tokens::from_micros(burst.as_micros().checked_div(parts).unwrap_or(0))
 }

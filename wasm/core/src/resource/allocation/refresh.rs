@@ -63,8 +63,9 @@ impl Allocation {
         self.report(pool);
         self.note_draw(now, &mut entry, request.draw.as_ref());
         self.note_tally(now, &mut entry, request.tally);
+        let leased = entry.granted.capacity;
         let answer = self.settle(now, &mut entry, request, pool);
-        let draw = self.draw(now, tie_break, &mut entry, request.draw.as_ref());
+        let draw = self.draw(now, tie_break, &mut entry, request.draw.as_ref(), leased);
         let answer = Answer {
             draw,
             refresh_interval: self.interval(
@@ -115,6 +116,7 @@ impl Allocation {
         let grows = self.would_grow(entry, wanted);
         let learned = now >= self.learning_until && !self.is_pending() && !entry.granted_pending;
         let waits = early && learned && !grows && !self.draws_permits(entry);
+        let leased = entry.granted.capacity;
         let answer = if twice || waits {
             // With the wants of this request and the lease of the answer before.
             entry.note_throttled(now);
@@ -123,7 +125,7 @@ impl Allocation {
             self.settle(now, entry, request, pool)
         };
         let needs = request.draw.filter(|_| !twice);
-        let draw = self.draw(now, tie_break, entry, needs.as_ref());
+        let draw = self.draw(now, tie_break, entry, needs.as_ref(), leased);
         let answer = Answer {
             draw,
             refresh_interval: self.interval(

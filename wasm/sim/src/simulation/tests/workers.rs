@@ -82,7 +82,7 @@ fn a_process_goes_on_without_a_worker_that_is_lost() {
 #[test]
 fn a_process_that_starts_again_may_keep_its_id() {
     for keeps_id in [true, false] {
-        let mut scenario = workers(10.0);
+        let mut scenario = workers(100.0);
         scenario.envoys[0].keeps_id = keeps_id;
         scenario.events = vec![EventSpec {
             kill: Some(Kill::default()),

@@ -125,7 +125,7 @@ fn one_that_has_given_its_draws_up_begins_as_a_new_one() {
         }
     }
     assert_eq!(p.limiter.state(p.now), LeaseState::Idle);
-    assert_eq!(p.limiter.drawn(), None);
+    assert!(!p.limiter.is_drawing());
     let full = p.limiter.bucket.burst();
     assert!(full > Tokens::ZERO);
     assert_eq!(p.limiter.level(p.now).left, full, "without a lease");
@@ -217,7 +217,7 @@ fn what_is_owed_is_owed_whoever_is_to_be_paid() {
     p.pay(3);
     p.now = p.now.saturating_add(Duration::from_secs(11));
     p.attempt(1);
-    assert_eq!(p.limiter.drawn(), None, "its lease has ended");
+    assert!(!p.limiter.is_drawing(), "its lease has ended");
     assert!(p.limiter.bucket.balance(p.now) < 10_000_000);
     let before = p.limiter.bucket.balance(p.now);
     p.limiter.pay(p.now, &p.policy, 0, Tokens::from_whole(20));
@@ -275,4 +275,53 @@ fn a_client_with_requests_that_wait_does_not_release_its_lease() {
     let request = p.ask();
     assert_eq!(request.draw.unwrap().needs, Tokens::ONE);
     assert!(request.demand.wants() > Capacity::ZERO);
+}
+
+/// Answer with a lease, and with so many tokens that were granted until now.
+fn leased(capacity: u64, tokens: u64) -> Answer {
+    Answer {
+        draw: granted(tokens, None).draw,
+        ..answer(capacity)
+    }
+}
+
+#[test]
+fn a_lease_begins_with_the_tokens_that_come_with_it() {
+    let mut p = Process::new();
+    p.attempt(1);
+    let request = p.ask();
+    assert!(p.answer(request.sequence, 1, &leased(100, 3)));
+    assert!(!p.limiter.is_drawing());
+    assert_eq!(p.passes(10), 3);
+}
+
+#[test]
+fn a_lease_that_grows_brings_tokens() {
+    let mut p = Process::new();
+    p.attempt(1);
+    let request = p.ask();
+    assert!(p.answer(request.sequence, 1, &leased(50, 10)));
+    assert_eq!(p.passes(20), 10);
+    let request = p.ask_at_its_time();
+    let before = p.limiter.level(p.now).left;
+    assert_eq!(request.draw.unwrap().drawn, Tokens::from_whole(10));
+    assert!(p.answer(request.sequence, 1, &leased(100, 14)));
+    let brought = p.limiter.level(p.now).left.saturating_sub(before);
+    assert_eq!(brought, Tokens::from_whole(4));
+    let request = p.ask_at_its_time();
+    let before = p.limiter.level(p.now).left;
+    assert!(p.answer(request.sequence, 1, &leased(100, 14)));
+    assert_eq!(p.limiter.level(p.now).left, before, "the same tokens");
+}
+
+#[test]
+fn tokens_that_were_drawn_are_in_the_bucket_of_the_lease_that_follows() {
+    let mut p = Process::drawing();
+    p.attempt(1);
+    let request = p.after(1).ask();
+    assert!(p.answer(request.sequence, 1, &granted(4, None)));
+    assert_eq!(p.attempt(0), DrawResult::Tokens(Tokens::ONE));
+    let request = p.ask_at_its_time();
+    assert!(p.answer(request.sequence, 1, &leased(100, 7)));
+    assert_eq!(p.passes(10), 5, "two of the draw, and three with the lease");
 }

@@ -1,0 +1,103 @@
+//! Whether clients of a limit draw of the fleet's bucket, or have leases.
+
+use core::time::Duration;
+
+use super::Allocation;
+use super::draw::part_of;
+use crate::lease::Unit;
+use crate::limit::Algorithm;
+use crate::units::{Capacity, Instant};
+
+/// Capacity of a limit below which clients draw each token of it and have no lease, however few they are.
+pub(super) const DRAWN_BELOW: Capacity = Capacity::from_whole(20);
+
+/// Capacity for each client below which they draw: a bucket that earns so little overflows at one client
+/// while another starves.
+const DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(12);
+
+/// The same of permits: these are returned and drawn at intervals, however many requests there are.
+const PERMITS_DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(100);
+
+/// Capacity of a limit from which clients have leases of it, however many they are: a call for each
+/// request would cost more than what a bucket that is split loses.
+const LEASED_FROM: Capacity = Capacity::from_whole(1000);
+
+/// Part of the burst that is left where clients of a limit that is drawn have leases again.
+const LOW_PARTS: u64 = 8;
+
+/// Time for which clients that begin to want more draw all the same, as long as there are tokens.
+const LEASED_AFTER: Duration = Duration::from_secs(1);
+
+/// Part of a limit below which its clients draw, if they want little: a burst may then come through any of
+/// them. Clients that have leases draw again below the first, and those that draw have leases again from the
+/// second on.
+const DRAWN_BELOW_PARTS: (u64, u64) = (4, 2);
+
+// === impl Allocation ===
+
+impl Allocation {
+    /// Whether there may be a bucket of the whole fleet. Not in a pool, nor of what is borrowed, where a
+    /// draw would have to be charged twice.
+    pub(super) fn may_be_drawn(&self) -> bool {
+        let is_counted = matches!(self.unit, Unit::Requests | Unit::Concurrency);
+        is_counted
+            && !self.limit.capacity.is_unlimited()
+            && self.limit.algorithm == Algorithm::FairShare
+            && self.limit.capacity > Capacity::ZERO
+            && self.pool.is_none()
+            && self.lendable.is_none()
+    }
+
+    /// Decides whether the clients that are there now draw, or have leases.
+    pub(super) fn decide_draws(&mut self, now: Instant, may: bool) {
+        let capacity = self.limit.capacity;
+        let is_small = match self.unit.is_concurrency() {
+            true => self.is_below(capacity, PERMITS_DRAWN_BELOW_EACH),
+            false => {
+                self.note_use(now);
+                capacity < DRAWN_BELOW
+                    || (capacity < LEASED_FROM && self.is_below(capacity, DRAWN_BELOW_EACH))
+                    || self.has_slack(now)
+            }
+        };
+        self.is_drawn = may && is_small;
+    }
+
+    /// Whether `capacity` is less than `each` for each client; for clients that draw half as much more, so that
+    /// they do not change to and fro.
+    fn is_below(&self, capacity: Capacity, each: Capacity) -> bool {
+        let least = match self.is_drawn {
+            true => each.saturating_add(each.divided_by(2)),
+            false => each,
+        };
+        capacity.divided_by(self.shares.subclients()) < least
+    }
+
+    /// Notes whether clients want a small part of the limit, and each of them little.
+    fn note_use(&mut self, now: Instant) {
+        let wants = Capacity::from_sum(self.shares.sum_wants());
+        let parts = match self.is_drawn {
+            true => DRAWN_BELOW_PARTS.1,
+            false => DRAWN_BELOW_PARTS.0,
+        };
+        let is_little =
+            wants < self.limit.capacity.divided_by(parts) && self.is_below(wants, DRAWN_BELOW_EACH);
+        self.busy_since = match is_little {
+            true => None,
+            false => self.busy_since.or(Some(now)),
+        };
+    }
+
+    /// Whether clients want little of the limit; or draw, and have begun to want more: the tokens that are there
+    /// are for those who ask for them, and what each will go on to want is not known yet.
+    fn has_slack(&self, now: Instant) -> bool {
+        let Some(since) = self.busy_since else {
+            return true;
+        };
+        let is_new = self.fleet.is_none() && self.sum_has == 0;
+        let is_low = self
+            .fleet
+            .is_some_and(|bucket| bucket.left(now) < part_of(self.limit.burst, LOW_PARTS));
+        (self.is_drawn || is_new) && !is_low && now < since.saturating_add(LEASED_AFTER)
+    }
+}
