@@ -20,6 +20,7 @@ const LIMITS: &str = "limits:
 - {match: tenant/minute, requests: {rate: 0.1666667, burst: 10}}
 - {match: tenant/five, requests: {rate: 5}}
 - {match: tenant/thirty, requests: {rate: 30}}
+- {match: tenant/sixty, requests: {rate: 60, burst: 300}}
 ";
 /// Requests for the tenant thirty, each a 24th of a second after the one before, and of these each so manyth
 /// has one for the tenant five beside it: 0.8 of both limits.
@@ -44,6 +45,12 @@ async fn any_envoys(test: &TestContext) -> Result<()> {
     seen.await?;
     let minute = admitted(&envoys, "minute", 13).await?;
     ensure!(minute == 10, "{minute} of 10 a minute");
+    let each = admitted(&envoys, "sixty", 3).await?;
+    let burst = admitted(&envoys[..1], "sixty", 270).await?;
+    ensure!(
+        each + burst == 273,
+        "{burst} of a burst of 270 at one Envoy"
+    );
     let four = admitted(&envoys, "ten", 4).await?;
     ensure!(four == 4, "{four} of 4");
     envoys.remove(0);
@@ -122,6 +129,12 @@ async fn killed_coordinator(test: &TestContext) -> Result<()> {
 limits: [{match: '*', requests: {rate: 0.0027778, burst: 10, safe: 0, lease: 2s}}]";
     let mut coordinator = test.coordinator(config).await?;
     let envoys = three_envoys(test, &coordinator).await?;
+    let each = admitted(&envoys, "sixty", 3).await?;
+    let burst = admitted(&envoys[..1], "sixty", 270).await?;
+    ensure!(
+        each + burst == 273,
+        "{burst} of a burst of 270 at one Envoy"
+    );
     let four = admitted(&envoys, "ten", 4).await?;
     ensure!(four == 4, "{four} of 4");
     for left in [6, 0] {

@@ -188,6 +188,19 @@ impl FleetBucket {
         self.pressure = self.pressure.saturating_sub(2);
     }
 
+    /// Notes a draw that got too little.
+    pub(super) fn note_short(&mut self) {
+        self.pressure = self.pressure.saturating_add(1).min(PRESSURE_MAX);
+    }
+
+    /// Whether all tokens that are there are promised, so that a client that has just got what it needs is told
+    /// its next turn, too.
+    pub(super) fn is_exhausted(&self, now: Instant) -> bool {
+        let ahead = self.turn_at.saturating_since(now);
+        let promised = self.bucket.rate().tokens_in(ahead);
+        self.pressure >= CROWDED_FROM && self.left(now) <= promised
+    }
+
     /// Returns the time until `first` tokens are there, or one at least; `after` if they will not come.
     ///
     /// Under overload, when most draws get nothing, the token is promised to the client, and the others
@@ -200,7 +213,6 @@ impl FleetBucket {
         clients: usize,
         after: Duration,
     ) -> Duration {
-        self.pressure = self.pressure.saturating_add(1).min(PRESSURE_MAX);
         let next = self.bucket.time_until(now, first.max(Tokens::ONE));
         let each = self.bucket.rate().time_for(Tokens::ONE);
         let (Some(next), Some(each)) = (next, each) else {

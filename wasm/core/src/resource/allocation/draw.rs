@@ -170,14 +170,18 @@ impl Allocation {
         let kept = bucket.keeps(kept, first);
         let granted = bucket.take(now, needs, first, kept);
         let is_short = granted < needs;
+        if is_short {
+            bucket.note_short();
+        }
+        let has_turn = is_short || (needs > Tokens::ZERO && bucket.is_exhausted(now));
         let next =
-            is_short.then(|| bucket.promise(now, first.saturating_add(kept), clients, after));
+            has_turn.then(|| bucket.promise(now, first.saturating_add(kept), clients, after));
         if granted > Tokens::ZERO {
             entry.served_at = now;
             self.promises.end(client);
         }
         if needs > Tokens::ZERO {
-            if let Some(next) = next.filter(|_| first <= self.limit.burst) {
+            if let Some(next) = next.filter(|_| is_short && first <= self.limit.burst) {
                 let promise = Promise {
                     client,
                     served_at: entry.served_at,
@@ -187,7 +191,7 @@ impl Allocation {
                 self.promises.make(now, promise);
             }
             entry.note_shortage(now, is_short);
-            if !is_short {
+            if !has_turn {
                 bucket.note_granted();
             }
         }
@@ -272,7 +276,9 @@ impl Allocation {
             // It gets a lease the next time.
             return soon;
         }
-        if !entry.draws.is_offered || entry.draws.holds == Tokens::ZERO || !is_much {
+        // What is spent needs no room where each token is drawn as soon as it is there.
+        let has_room = self.fleet.is_some_and(|bucket| bucket.is_exhausted(now));
+        if !entry.draws.is_offered || entry.draws.holds == Tokens::ZERO || !is_much || has_room {
             return interval;
         }
         match entry.draws.holds > reported {

@@ -17,6 +17,12 @@ fn ten() -> FleetBucket {
     bucket
 }
 
+/// The turn of a client that draws in vain beside another one.
+fn promise(bucket: &mut FleetBucket, after: Duration) -> Duration {
+    bucket.note_short();
+    bucket.promise(NOW, tokens(1), 2, after)
+}
+
 #[test]
 fn all_that_is_there_can_be_drawn_and_no_more() {
     let mut bucket = ten();
@@ -53,31 +59,24 @@ fn under_overload_each_client_that_gets_nothing_has_a_turn_of_its_own() {
     let mut bucket = FleetBucket::full(NOW, tokens(10));
     bucket.set(NOW, Rate::from_micros(500_000), Tokens::ZERO);
     bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
-    let mut promise = || {
-        bucket
-            .promise(NOW, tokens(1), 2, Duration::from_secs(1))
-            .as_secs()
-    };
-    let turns: [u64; 11] = core::array::from_fn(|_| promise());
+    let turns: [u64; 11] =
+        core::array::from_fn(|_| promise(&mut bucket, Duration::from_secs(1)).as_secs());
     assert_eq!(turns[..7], [2; 7], "whoever comes first");
     assert_eq!(turns[7..], [2, 4, 6, 6], "within a round");
     bucket.note_granted();
-    let next = bucket.promise(NOW, tokens(1), 2, Duration::ZERO);
+    let next = promise(&mut bucket, Duration::ZERO);
     assert_eq!(next.as_secs(), 6, "still crowded");
     for _ in 0..3 {
         bucket.note_granted();
     }
-    assert_eq!(
-        bucket.promise(NOW, tokens(1), 2, Duration::ZERO).as_secs(),
-        2
-    );
+    assert_eq!(promise(&mut bucket, Duration::ZERO).as_secs(), 2);
 }
 
 #[test]
 fn a_bucket_that_does_not_fill_promises_nothing() {
     let mut bucket = FleetBucket::full(NOW, Tokens::ZERO);
     let after = Duration::from_secs(3);
-    assert_eq!(bucket.promise(NOW, tokens(1), 2, after), after);
+    assert_eq!(promise(&mut bucket, after), after);
 }
 
 #[test]
@@ -133,7 +132,7 @@ fn it_tells_when_it_is_full() {
 fn a_snapshot_holds_all() {
     let mut bucket = ten();
     bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
-    bucket.promise(NOW, tokens(1), 2, Duration::ZERO);
+    promise(&mut bucket, Duration::ZERO);
     bucket.set_burst(NOW, tokens(3));
     let mut restored = FleetBucket::of(at(9), &bucket.snapshot(NOW));
     restored.set(at(9), Rate::from_micros(1_000_000 / 6 + 1), Tokens::ZERO);
