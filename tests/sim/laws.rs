@@ -5,6 +5,7 @@ mod law1_never_more_than_the_capacity;
 mod law2_gets_at_most_wants;
 mod law3_nothing_left_over;
 mod law4_max_min_fair;
+mod law6_of_the_fleet;
 mod law6_the_proxy_enforces;
 mod law7_unreachable_is_not_unlimited;
 mod nothing_leaks;
@@ -47,6 +48,7 @@ pub(crate) fn of(plan: &Plan) -> Vec<Box<dyn Law>> {
             Box::new(law2_gets_at_most_wants::Law2::default()),
             Box::new(law3_nothing_left_over::Law3::default()),
             Box::new(law4_max_min_fair::Law4::default()),
+            Box::new(law6_of_the_fleet::Law6::default()),
         ],
     };
     let of_processes: [Box<dyn Law>; 4] = [

@@ -4,7 +4,6 @@
 pub(crate) mod bucket;
 pub(crate) mod crash_loop;
 pub(crate) mod fair_share;
-pub(crate) mod fleet;
 pub(crate) mod learning;
 pub(crate) mod lease_server;
 pub(crate) mod random;
@@ -38,7 +37,6 @@ macro_rules! each_law {
             crash_loop::a_client_that_crashes_takes_nobodys_share,
             fair_share::equals_water_filling,
             fair_share::does_not_depend_on_the_order,
-            fleet::never_uses_more_than_the_capacity,
             lease_server::settles_at_the_max_min_shares,
             lease_server::learns_what_clients_have,
             rate_limiter::falls_back_to_the_safe_capacity,
@@ -46,7 +44,6 @@ macro_rules! each_law {
             learning::a_liar_takes_nobodys_lease,
             slow::little_demand_is_served,
             slow::little_demand_is_not_starved_at_its_limit,
-            tree::leaves_never_use_more_than_the_root_has,
             tree::a_tree_settles_at_the_max_min_shares,
             tree::a_tree_divides_as_one_coordinator_would,
             wait_queue::shares_the_tokens,
