@@ -11,6 +11,7 @@ use tollgate_core::units::{Capacity, Instant};
 use tollgate_sim::simulation::Simulation;
 use tollgate_sim::simulation::exchanges::Exchange;
 use tollgate_sim::simulation::masters::CoordinatorView;
+use tollgate_sim::simulation::reached::Case;
 use tollgate_sim::{ClientKey, ClientView, Node};
 
 use crate::plan::Plan;
@@ -296,7 +297,7 @@ impl Borrowing {
                 let mut touched = simulation.touched_clients();
                 let view = touched.find(|view| view.envoy == *envoy);
                 if let (Some(known), Some(view)) = (&mut self.clients[*envoy], view) {
-                    let applied = view.tally().applied;
+                    let applied = view.tally().of(Case::Applied);
                     if applied > known.applied {
                         (known.applied, known.safe) = (applied, safe);
                     }

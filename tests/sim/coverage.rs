@@ -1,8 +1,5 @@
 //! Coverage of runs, so that seeds that try too little are noticed.
 
-use std::fmt::Debug;
-
-use tollgate_sim::WorkerTally;
 use tollgate_sim::simulation::reached::{Case, Reached};
 
 use crate::fleet::Fleet;
@@ -16,11 +13,24 @@ const OF_TREES: [Case; 3] = [
 /// Cases that only coordinators with several nodes have.
 const OF_CLUSTERS: [Case; 3] = [Case::TermLost, Case::NotMaster, Case::WaitedInSocket];
 
+/// Cases of workers, which have to be tried where other units are counted.
+const OF_WORKERS: [Case; 10] = [
+    Case::Joined,
+    Case::WentOn,
+    Case::TimedOut,
+    Case::Left,
+    Case::DebtCut,
+    Case::Trapped,
+    Case::TrappedWithin,
+    Case::Interleaved,
+    Case::WriteLost,
+    Case::Applied,
+];
+
 /// Sums over runs.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
     reached: Reached,
-    tally: WorkerTally,
     /// Leases of safe capacity, those lent out of such a lease, trees of three levels, and runs with
     /// several priorities.
     trees: [u64; 4],
@@ -33,7 +43,7 @@ impl Coverage {
     pub(crate) fn add(&mut self, fleet: &Fleet) {
         self.reached += fleet.simulation.reached();
         for client in fleet.simulation.clients() {
-            self.tally += client.tally();
+            self.reached += client.tally();
         }
         let facts = fleet.borrowing.as_ref();
         let [safe, safe_on] = facts.map_or([0; 2], |facts| facts.safe_lent);
@@ -59,44 +69,17 @@ impl Coverage {
 
     /// Returns what fleets below one coordinator have not tried.
     pub(crate) fn missing_in_clusters(&self) -> Vec<String> {
-        let cases = Case::ALL.into_iter();
-        self.missing(cases.filter(|case| !OF_TREES.contains(case)))
+        self.missing(&others(&OF_TREES))
     }
 
     /// Returns what fleets that count other units have not tried.
     pub(crate) fn missing_of_other_units(&self) -> Vec<String> {
-        let WorkerTally {
-            joined,
-            went,
-            timed_out,
-            left,
-            debts_cut,
-            traps,
-            traps_within,
-            interleaved,
-            lost_writes,
-            applied,
-        } = self.tally;
-        let counts = [
-            ("joined", joined),
-            ("went", went),
-            ("timed out", timed_out),
-            ("left", left),
-            ("debts cut", debts_cut),
-            ("traps", traps),
-            ("traps within", traps_within),
-            ("interleaved", interleaved),
-            ("lost writes", lost_writes),
-            ("applied", applied),
-        ];
-        let missing = counts.iter().filter(|(_, count)| *count == 0);
-        missing.map(|(name, _)| (*name).to_owned()).collect()
+        self.missing(&OF_WORKERS)
     }
 
     /// Returns what trees have not tried.
     pub(crate) fn missing_in_trees(&self) -> Vec<String> {
-        let cases = Case::ALL.into_iter();
-        let mut missing = self.missing(cases.filter(|case| !OF_CLUSTERS.contains(case)));
+        let mut missing = self.missing(&others(&OF_CLUSTERS));
         let names = ["safe lent", "safe lent on", "levels", "bands"];
         let counts = names.iter().zip(self.trees);
         let counts = counts.filter(|(_, count)| *count == 0);
@@ -104,14 +87,16 @@ impl Coverage {
         missing
     }
 
-    fn missing(&self, cases: impl Iterator<Item = Case>) -> Vec<String> {
-        let missing = cases.filter(|case| self.reached.of(*case) == 0);
-        missing.map(named).collect()
+    fn missing(&self, cases: &[Case]) -> Vec<String> {
+        let missing = cases.iter().filter(|case| self.reached.of(**case) == 0);
+        missing.map(|case| format!("{case:?}")).collect()
     }
 }
 
 // === free functions ===
 
-fn named(case: impl Debug) -> String {
-    format!("{case:?}")
+/// Returns the cases of all but workers, without some.
+fn others(without: &[Case]) -> Vec<Case> {
+    let is_other = |case: &Case| !OF_WORKERS.contains(case) && !without.contains(case);
+    Case::ALL.iter().copied().filter(is_other).collect()
 }

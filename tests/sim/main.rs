@@ -70,74 +70,29 @@ fn the_laws_hold_in_trees_for_shares_by_usage() {
     });
 }
 
-#[test]
-fn tokens_that_two_workers_draw_are_found() {
-    seeds::assert_found(
-        SEEDS_OF_DEFECTS,
-        Plan::of_requests,
-        Defect::StaleRead,
-        "law 6",
-    );
+/// Expands to tests in each of which a law finds a planted defect.
+macro_rules! found {
+    ($($test:ident: $defect:ident by $law:literal in $seeds:ident of $plan:ident;)+) => {
+        $(
+            #[test]
+            fn $test() {
+                seeds::assert_found($seeds, Plan::$plan, Defect::$defect, $law);
+            }
+        )+
+    };
 }
 
-#[test]
-fn a_lost_compare_and_swap_is_found() {
-    seeds::assert_found(
-        SEEDS_OF_DEFECTS,
-        Plan::of_requests,
-        Defect::LostCompare,
-        "law 6",
-    );
-}
-
-#[test]
-fn a_lease_used_past_its_expiry_is_found() {
-    seeds::assert_found(
-        SEEDS_OF_DEFECTS,
-        Plan::of_requests,
-        Defect::LateExpiry,
-        "law 1",
-    );
-}
-
-#[test]
-fn a_master_that_outlives_its_term_is_found() {
-    seeds::assert_found(
-        SEEDS_WITHOUT_TERMS,
-        Plan::of_requests,
-        Defect::WithoutTerms,
-        "law 1",
-    );
-}
-
-#[test]
-fn capacity_that_is_left_over_is_found() {
-    seeds::assert_found(
-        SEEDS_OF_DEFECTS,
-        Plan::of_requests,
-        Defect::HalfCapacity,
-        "law 3",
-    );
-}
-
-#[test]
-fn shares_that_are_not_max_min_are_found() {
-    seeds::assert_found(
-        SEEDS_OF_DEFECTS,
-        Plan::of_requests,
-        Defect::Proportional,
-        "law 4",
-    );
-}
-
-#[test]
-fn a_lease_that_outlasts_what_is_borrowed_is_found() {
-    seeds::assert_found(
-        SEEDS_OF_DEFECTS,
-        Plan::of_trees,
-        Defect::LateExpiry,
-        "law 5",
-    );
+found! {
+    tokens_that_two_workers_draw_are_found: StaleRead by "law 6" in SEEDS_OF_DEFECTS of of_requests;
+    a_lost_compare_and_swap_is_found: LostCompare by "law 6" in SEEDS_OF_DEFECTS of of_requests;
+    a_lease_used_past_its_expiry_is_found: LateExpiry by "law 1" in SEEDS_OF_DEFECTS of of_requests;
+    a_master_that_outlives_its_term_is_found:
+        WithoutTerms by "law 1" in SEEDS_WITHOUT_TERMS of of_requests;
+    capacity_that_is_left_over_is_found: HalfCapacity by "law 3" in SEEDS_OF_DEFECTS of of_requests;
+    shares_that_are_not_max_min_are_found:
+        Proportional by "law 4" in SEEDS_OF_DEFECTS of of_requests;
+    a_lease_that_outlasts_what_is_borrowed_is_found:
+        LateExpiry by "law 5" in SEEDS_OF_DEFECTS of of_trees;
 }
 
 #[test]

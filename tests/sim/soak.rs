@@ -9,14 +9,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::limit::Limit;
 use tollgate_core::units::Capacity;
 use tollgate_sim::limits::{LimitSource, PoolOfUnit, ScopeLimits, UnitLimit};
-use tollgate_sim::scenario::{
-    Amount, CoordinatorSpec, Crash, Cut, DemandSpec, Deploy, EnvoyGroup, EventSpec, HandOver,
-    NetworkSpec, OnOff, Program, Scenario, ScopeSpread, Selection, Share, Span, Stop,
-};
+use tollgate_sim::scenario::{EventSpec, Program, Scenario, Span};
 use tollgate_sim::simulation::Simulation;
 
 /// Length of the soak in a plain run, and the time in which every kind of fault happens once.
@@ -25,8 +23,6 @@ const SHORT: [Duration; 2] = [Duration::from_secs(960), Duration::from_secs(60)]
 const LONG_CYCLE: Duration = Duration::from_secs(600);
 /// Steps of a cycle: faults happen, and sizes are taken, at their ends.
 const STEPS: u32 = 20;
-/// Requests per second for tenants each of which comes rarely.
-const RARE: f64 = 20.0;
 /// Time after which a rare tenant comes again, in the mean: its leases and its slots are long gone.
 const RARE_EVERY: f64 = 3000.0;
 /// Number of groups that rare tenants are members of.
@@ -84,130 +80,34 @@ fn limit(capacity: u64) -> Limit {
 
 /// Returns the scenario of a soak without the faults that happen once in a `cycle`.
 fn scenario(duration: Duration, cycle: Duration) -> Scenario {
-    let tenants = (RARE * RARE_EVERY.min(duration.as_secs_f64() / 4.0)) as u32;
-    let group = |name: &str, coordinator: &str| EnvoyGroup {
-        name: name.to_owned(),
-        count: 2,
-        workers: 2,
-        region: name.to_owned(),
-        coordinator: Some(coordinator.to_owned()),
-        tick: Span::from_millis(100),
-        max_scopes: 256,
-        max_wait: Span::from_millis(300),
-        drift_ppm: 100,
-        ..EnvoyGroup::default()
-    };
-    let coordinator = |name: &str, parent: Option<&str>, region: &str, shards| CoordinatorSpec {
-        name: name.to_owned(),
-        parent: parent.map(str::to_owned),
-        region: region.to_owned(),
-        shards,
-        ..CoordinatorSpec::default()
-    };
-    let rare = DemandSpec {
-        scopes: Some(ScopeSpread {
-            prefix: "tenant/t".to_owned(),
-            count: tenants,
-            zipf: Amount(0.0),
-        }),
-        total: Some(Program::Constant(Amount(RARE))),
-        ..DemandSpec::default()
-    };
-    let greedy = DemandSpec {
-        scope: Some("tenant/greedy".to_owned()),
-        total: Some(Program::OnOff(OnOff {
-            rate: Amount(60.0),
-            on: Span::from_secs(20),
-            off: Span::from_secs(20),
-            at: Span::default(),
-        })),
-        ..DemandSpec::default()
-    };
-    let lasting = |demand| DemandSpec {
-        takes: Span::from_millis(50),
-        bytes: [0, 1000],
-        ..demand
-    };
-    Scenario {
-        name: "soak".to_owned(),
-        description: String::new(),
-        duration: Span(duration),
-        seed: 1,
-        sample: Span(cycle / STEPS),
-        measure_from: Span::default(),
-        envoys: vec![group("east", "root"), group("west", "leaf")],
-        coordinators: vec![
-            coordinator("root", None, "east", 2),
-            coordinator("leaf", Some("root"), "west", 1),
-        ],
-        nudges: true,
-        network: NetworkSpec {
-            loss: Share(0.01),
-            duplication: Share(0.01),
-            ..NetworkSpec::default()
-        },
-        demand: [rare, greedy].map(lasting).into(),
-        events: Vec::new(),
-        mishaps: None,
+    let scenario = serde_saphyr::from_str(include_str!("soak.yaml"));
+    let mut scenario: Scenario = scenario.expect("a scenario");
+    (scenario.duration, scenario.sample) = (Span(duration), Span(cycle / STEPS));
+    for demand in &mut scenario.demand {
+        if let (Some(rare), Some(Program::Constant(rate))) = (&mut demand.scopes, &demand.total) {
+            rare.count = (rate.0 * RARE_EVERY.min(duration.as_secs_f64() / 4.0)) as u32;
+        }
     }
+    scenario
 }
 
 /// Returns the fault that happens after so many steps of each cycle.
 fn fault(steps: u32, cycle: Duration) -> Option<EventSpec> {
-    let none = EventSpec::default();
     // The leaf's master and the Envoys in the west live as long as the run: tables that grow would
     // start anew with their owners.
-    Some(match steps {
-        2 => EventSpec {
-            hand_over: Some(HandOver {
-                coordinator: "root".to_owned(),
-                shard: None,
-                lasts: Span::from_millis(200),
-            }),
-            ..none
-        },
-        5 => EventSpec {
-            crash: Some(Crash {
-                coordinator: "root".to_owned(),
-                lasts: Span::from_secs(5),
-                followed: true,
-            }),
-            ..none
-        },
-        8 => EventSpec {
-            cut: Some(Cut {
-                region: Some("west".to_owned()),
-                lasts: Span::from_secs(15),
-                ..Cut::default()
-            }),
-            ..none
-        },
-        12 => EventSpec {
-            stop: Some(Stop {
-                envoys: Some(Selection {
-                    count: Some(1),
-                    ..Selection::default()
-                }),
-                lasts: Span::from_secs(5),
-                ..Stop::default()
-            }),
-            ..none
-        },
-        14 => EventSpec {
-            deploy: Some(Deploy {
-                envoys: Selection {
-                    group: Some("east".to_owned()),
-                    ..Selection::default()
-                },
-                batch: 1,
-                every: Span(cycle / 20),
-                lasts: Span::from_secs(1),
-                ..Deploy::default()
-            }),
-            ..none
-        },
+    let fault = match steps {
+        2 => json!({"hand_over": {"coordinator": "root", "for": "200ms"}}),
+        5 => json!({"crash": {"coordinator": "root", "for": "5s", "followed": true}}),
+        8 => json!({"cut": {"region": "west", "for": "15s"}}),
+        12 => json!({"stop": {"envoys": {"count": 1}, "for": "5s"}}),
+        14 => {
+            let every = Span(cycle / 20);
+            let east = json!({"group": "east"});
+            json!({"deploy": {"envoys": east, "batch": 1, "every": every, "for": "1s"}})
+        }
         _ => return None,
-    })
+    };
+    Some(serde_json::from_value(fault).expect("an event"))
 }
 
 /// Returns the mean of each size over some samples.

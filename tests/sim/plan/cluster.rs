@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
 use tollgate_core::units::Capacity;
 use tollgate_sim::random::Random;
-use tollgate_sim::scenario::{
-    CoordinatorSpec, Crash, Cut, DemandSpec, EventSpec, HandOver, LoseTerm, Scenario, Share, Span,
-};
+use tollgate_sim::scenario::{CoordinatorSpec, DemandSpec, EventSpec, Scenario, Share, Span};
 
 use super::parts::{self, ProcessSettings, ms};
 use super::{Plan, Work};
@@ -101,9 +100,9 @@ impl Draft {
             let at = parts::time(random, FAULTS_END);
             let process = random.between(0, processes as u64 - 1) as usize;
             events.push(match random.between(0, 6) {
-                0 => crash(at, random.between(1, AWAY_MAX)),
+                0 => parts::crash(at, COORDINATOR, random.between(1, AWAY_MAX)),
                 1 => parts::restart(at, process),
-                2 | 3 => cut(random, at, process),
+                2 | 3 => parts::cut_off(random, at, process, AWAY_MAX),
                 4 => {
                     changes.push((at, Change::Capacity(random.between(0, 600))));
                     continue;
@@ -182,11 +181,9 @@ impl Draft {
         );
         let scenario = Scenario {
             name: format!("Seed {seed}"),
-            description: String::new(),
             duration,
             seed,
             sample: duration,
-            measure_from: Span::default(),
             envoys,
             coordinators: vec![CoordinatorSpec {
                 name: COORDINATOR.to_owned(),
@@ -197,7 +194,7 @@ impl Draft {
             nudges: seed % 4 == 2,
             demand,
             events: self.events,
-            mishaps: None,
+            ..Scenario::default()
         };
         let resources: Vec<String> = match &limits[0].group {
             Some(group) if !group.is_pool => vec![format!("group/{GROUP}")],
@@ -272,11 +269,7 @@ impl Draft {
         changes.sort_by_key(|(at, _)| *at);
         for (at, change) in changes {
             self.apply(&mut present, change);
-            self.events.push(EventSpec {
-                at,
-                limits: Some(files.len()),
-                ..EventSpec::default()
-            });
+            self.events.push(parts::event(at, "limits", files.len()));
             files.push(present.clone());
         }
         files
@@ -340,61 +333,27 @@ fn tenant(name: &str) -> String {
     format!("tenant/{name}")
 }
 
-fn crash(at: Span, millis: u64) -> EventSpec {
-    EventSpec {
-        at,
-        crash: Some(Crash {
-            coordinator: COORDINATOR.to_owned(),
-            lasts: Span::from_millis(millis),
-            followed: false,
-        }),
-        ..EventSpec::default()
-    }
-}
-
-fn cut(random: &mut Random, at: Span, process: usize) -> EventSpec {
-    EventSpec {
-        at,
-        cut: Some(Cut {
-            envoys: Some(parts::selection(process)),
-            ..parts::cut(random, AWAY_MAX)
-        }),
-        ..EventSpec::default()
-    }
-}
-
 /// Adds masters that hand over, and some that are cut off from the election.
 fn changes_of_masters(random: &mut Random, shards: u16, events: &mut Vec<EventSpec>) {
     for _ in 0..random.between(1, 4) {
         let at = parts::time(random, FAULTS_END);
-        let shard = Some(random.between(0, 2) as u16 % shards);
-        let coordinator = COORDINATOR.to_owned();
+        let shard = random.between(0, 2) as u16 % shards;
         let gap = Span::from_millis(random.between(0, 2000));
         let lease = random.between(1000, 5000);
         let lasts = lease + random.between(0, 10_000);
-        let lost = LoseTerm {
-            coordinator: coordinator.clone(),
-            shard,
+        let hand_over = json!({"coordinator": COORDINATOR, "shard": shard, "for": gap});
+        let lost = json!({
+            "coordinator": COORDINATOR,
+            "shard": shard,
             // The keep-alive that was answered last was sent some time ago; and a margin.
-            term: Span::from_millis(random.between(0, lease * 9 / 10)),
-            elected_after: Span::from_millis(lease),
-            asleep: Span::from_millis(random.pick(&[0, 1]) * random.between(0, lasts)),
-            lasts: Span::from_millis(lasts),
-        };
-        let mut event = EventSpec {
-            at,
-            ..EventSpec::default()
-        };
-        match random.chance(50) {
-            true => {
-                event.hand_over = Some(HandOver {
-                    coordinator,
-                    shard,
-                    lasts: gap,
-                });
-            }
-            false => event.lose_term = Some(lost),
-        }
-        events.push(event);
+            "term": Span::from_millis(random.between(0, lease * 9 / 10)),
+            "elected_after": Span::from_millis(lease),
+            "asleep": Span::from_millis(random.pick(&[0, 1]) * random.between(0, lasts)),
+            "for": Span::from_millis(lasts),
+        });
+        events.push(match random.chance(50) {
+            true => parts::event(at, "hand_over", hand_over),
+            false => parts::event(at, "lose_term", lost),
+        });
     }
 }

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+use serde_json::json;
 use tollgate_core::lease::Unit;
 use tollgate_core::limit::{Limit, Part, SafeCapacity};
 use tollgate_core::units::{Capacity, Tokens};
 use tollgate_sim::random::Random;
 use tollgate_sim::scenario::{
-    Amount, Arrivals, Bulky, Cut, DemandChange, DemandSpec, Direction, EnvoyGroup, EventSpec, Kill,
-    NetworkSpec, NoLease, Program, Selection, Share, Span, Trap,
+    Amount, Arrivals, Bulky, Cut, DemandSpec, Direction, EnvoyGroup, EventSpec, NetworkSpec,
+    NoLease, Program, Selection, Share, Span,
 };
 
 use super::Work;
@@ -227,40 +229,43 @@ pub(super) fn cut(random: &mut Random, longest: u64) -> Cut {
     }
 }
 
+/// Returns an event as users write it.
+pub(super) fn event(at: Span, change: &str, how: impl Serialize) -> EventSpec {
+    let event = json!({"at": at, change: how});
+    serde_json::from_value(event).expect("an event")
+}
+
+/// Returns the event that a coordinator loses its masters, for so many milliseconds.
+pub(super) fn crash(at: Span, coordinator: &str, millis: u64) -> EventSpec {
+    let how = json!({"coordinator": coordinator, "for": Span::from_millis(millis)});
+    event(at, "crash", how)
+}
+
 /// Returns the event that a process dies and a new one starts at once in its place.
 pub(super) fn restart(at: Span, envoy: usize) -> EventSpec {
-    EventSpec {
-        at,
-        kill: Some(Kill {
-            envoys: selection(envoy),
-            ..Kill::default()
-        }),
-        ..EventSpec::default()
-    }
+    event(at, "kill", json!({"envoys": selection(envoy)}))
 }
 
 /// Returns the event that a worker of a process traps.
 pub(super) fn trap(at: Span, envoy: usize) -> EventSpec {
-    EventSpec {
-        at,
-        trap: Some(Trap {
-            envoys: selection(envoy),
-        }),
-        ..EventSpec::default()
-    }
+    event(at, "trap", json!({"envoys": selection(envoy)}))
+}
+
+/// Returns the event that a process is cut off, for at most so many milliseconds.
+pub(super) fn cut_off(random: &mut Random, at: Span, envoy: usize, longest: u64) -> EventSpec {
+    let envoys = Some(selection(envoy));
+    let cut = cut(random, longest);
+    event(at, "cut", Cut { envoys, ..cut })
 }
 
 /// Returns the event that the demand of a process changes, for one of so many scopes each.
 pub(super) fn demand_change(at: Span, envoy: usize, (rate, scopes): (u64, usize)) -> EventSpec {
-    EventSpec {
+    let set = Amount(rate as f64 / scopes as f64);
+    event(
         at,
-        demand: Some(DemandChange {
-            envoys: selection(envoy),
-            set: Some(Amount(rate as f64 / scopes as f64)),
-            ..DemandChange::default()
-        }),
-        ..EventSpec::default()
-    }
+        "demand",
+        json!({"envoys": selection(envoy), "set": set}),
+    )
 }
 
 /// Returns processes that die soon after they have started, several times, until `end`.

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use tollgate_core::limit::{Algorithm, Limit, SafeCapacity};
 use tollgate_core::units::Capacity;
 use tollgate_sim::random::Random;
-use tollgate_sim::scenario::{
-    CoordinatorSpec, Crash, Cut, EventSpec, HandOver, Scenario, Share, Span,
-};
+use tollgate_sim::scenario::{CoordinatorSpec, Cut, EventSpec, Scenario, Share, Span};
 
 use super::parts::{self, ProcessSettings, ms};
 use super::{Plan, Work};
@@ -93,18 +92,16 @@ fn new(seed: u64, algorithm: Option<Algorithm>) -> Plan {
     let duration = Span(FAULTS_END + ms(AWAY_MAX) + 2 * limit.lease + parts::SETTLING);
     let scenario = Scenario {
         name: format!("Tree of seed {seed}"),
-        description: String::new(),
         duration,
         seed,
         sample: duration,
-        measure_from: Span::default(),
         envoys,
         coordinators,
         network,
         nudges: seed % 4 == 2,
         demand,
         events,
-        mishaps: None,
+        ..Scenario::default()
     };
     let resource = match work.members() {
         1 => format!("tenant/{TENANT}"),
@@ -135,11 +132,7 @@ fn limits_over_time(
     changes.sort_by_key(|(at, _)| *at);
     for (at, capacity) in changes {
         set_capacity(&mut limit, capacity);
-        events.push(EventSpec {
-            at,
-            limits: Some(files.len()),
-            ..EventSpec::default()
-        });
+        events.push(parts::event(at, "limits", files.len()));
         files.push(file(&limit, work));
     }
     files
@@ -263,42 +256,26 @@ fn faults(
     for _ in 0..random.between(0, 14) {
         let at = parts::time(random, FAULTS_END);
         let index = random.between(0, places.len() as u64 - 1) as usize;
-        let coordinator = places[index].spec.name.clone();
+        let coordinator = &places[index].spec.name;
         let process = random.between(0, processes as u64 - 1) as usize;
-        let mut event = EventSpec {
-            at,
-            ..EventSpec::default()
-        };
-        match random.between(0, 10) {
-            0 | 1 => {
-                event.crash = Some(Crash {
-                    coordinator,
-                    lasts: Span::from_millis(random.between(1, AWAY_MAX)),
-                    followed: false,
-                });
-            }
+        events.push(match random.between(0, 10) {
+            0 | 1 => parts::crash(at, coordinator, random.between(1, AWAY_MAX)),
             2 => {
-                event.hand_over = Some(HandOver {
-                    coordinator,
-                    shard: None,
-                    lasts: Span::from_millis(random.between(0, 2000)),
-                });
+                let lasts = Span::from_millis(random.between(0, 2000));
+                let how = json!({"coordinator": coordinator, "for": lasts});
+                parts::event(at, "hand_over", how)
             }
             3..=5 => {
-                event.cut = Some(Cut {
-                    coordinator: Some(coordinator),
+                let cut = Cut {
+                    coordinator: Some(coordinator.clone()),
                     with_below: true,
                     ..parts::cut(random, AWAY_MAX)
-                });
+                };
+                parts::event(at, "cut", cut)
             }
-            6 => {
-                event.cut = Some(Cut {
-                    envoys: Some(parts::selection(process)),
-                    ..parts::cut(random, AWAY_MAX)
-                });
-            }
-            7 => event = parts::restart(at, process),
-            8 => event = parts::trap(at, process),
+            6 => parts::cut_off(random, at, process, AWAY_MAX),
+            7 => parts::restart(at, process),
+            8 => parts::trap(at, process),
             9 => {
                 let capacity = Capacity::from_whole(random.between(0, 600) * scale);
                 changes.push((at, capacity));
@@ -306,10 +283,9 @@ fn faults(
             }
             _ => {
                 let rate = (parts::rate(random, 600), work.members() as usize);
-                event = parts::demand_change(at, process, rate);
+                parts::demand_change(at, process, rate)
             }
-        }
-        events.push(event);
+        });
     }
     (events, changes)
 }

@@ -32,6 +32,5 @@ pub mod sizes;
 mod topology;
 mod windows;
 
-pub use self::process::WorkerTally;
 pub use self::process::view::{ClientKey, ClientView};
 pub use self::topology::Node;

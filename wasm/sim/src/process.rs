@@ -5,8 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tollgate_core::client::{Mode, Policy, ScopeState};
-use tollgate_core::lease::{ClientId, ClientRun, Priority, ResourceId, Run};
-use tollgate_core::message::Refreshed;
+use tollgate_core::lease::{ClientId, ClientRun, Priority, Run};
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_engine::{Call, EngineConfig, HostFailure, Identity, Overflow, RuleConfig, Shape};
 
@@ -23,16 +22,17 @@ mod workers;
 pub(crate) use self::clock::Clock;
 pub(crate) use self::host::{OpenedWatch, OutgoingCall};
 use self::observations::Observations;
-pub use self::observations::WorkerTally;
 pub(crate) use self::outcomes::{Outcomes, Tally};
 use self::view::ClientState;
-use self::workers::{Task, Workers};
+pub(crate) use self::workers::Task;
+use self::workers::Workers;
 use crate::defect::Defect;
 use crate::demand::{IncomingRequest, RequestStream};
 use crate::inspection::Inspection;
 use crate::random::{Chance, Random};
 use crate::scenario::{Amount, EnvoyGroup, NoLease};
 use crate::scopes::ScopeTable;
+use crate::simulation::reached::Reached;
 use crate::sizes::{TableSizes, debug_len};
 
 /// The most requests that a worker makes wait.
@@ -64,7 +64,7 @@ pub(crate) struct Process {
     clients: Vec<ClientState>,
     /// The first broken invariant that workers saw.
     broken: Option<String>,
-    tally: WorkerTally,
+    tally: Reached,
     trapped_at: Option<Instant>,
     missed_at: Option<Instant>,
 }
@@ -246,7 +246,7 @@ impl Process {
             defect: inspection.and_then(|inspection| inspection.defect),
             clients,
             broken: None,
-            tally: WorkerTally::default(),
+            tally: Reached::default(),
             trapped_at: None,
             missed_at: None,
         }
@@ -305,41 +305,6 @@ impl Process {
         Some(next)
     }
 
-    /// Hands a worker the answer to its call.
-    pub(crate) fn answer(
-        &mut self,
-        now: Instant,
-        (worker, token): (u32, u32),
-        mut answer: Result<Refreshed, String>,
-        outcomes: &mut Outcomes<'_>,
-    ) {
-        if let (Some(defect), Ok(answer)) = (self.defect, &mut answer) {
-            defect.change(answer);
-        }
-        self.hand(now, Task::Answer(worker, token, answer), outcomes);
-    }
-
-    /// Hands a worker the name of a resource that came on one of its streams.
-    pub(crate) fn nudge(
-        &mut self,
-        now: Instant,
-        (worker, token): (u32, u32),
-        resource: ResourceId,
-        outcomes: &mut Outcomes<'_>,
-    ) {
-        self.hand(now, Task::Nudge(worker, token, resource), outcomes);
-    }
-
-    /// Tells a worker that one of its streams has ended.
-    pub(crate) fn end_watch(
-        &mut self,
-        now: Instant,
-        (worker, token): (u32, u32),
-        outcomes: &mut Outcomes<'_>,
-    ) {
-        self.hand(now, Task::EndWatch(worker, token), outcomes);
-    }
-
     /// Ends a worker with all that it knows; another takes its place.
     pub(crate) fn trap(&mut self, now: Instant) {
         let local = self.set_clock(now);
@@ -347,7 +312,11 @@ impl Process {
         self.look(local);
     }
 
-    fn hand(&mut self, now: Instant, task: Task, outcomes: &mut Outcomes<'_>) {
+    /// Hands a worker what has come for it.
+    pub(crate) fn hand(&mut self, now: Instant, mut task: Task, outcomes: &mut Outcomes<'_>) {
+        if let (Some(defect), Task::Answer(.., Ok(answer))) = (self.defect, &mut task) {
+            defect.change(answer);
+        }
         let local = self.set_clock(now);
         self.workers.hand(task);
         self.finish(local, outcomes);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
-use crate::fairness::{Fairness, FairnessLog};
+use crate::fairness::FairnessLog;
 use crate::figures::Figures;
 use crate::ideal::IdealFigures;
 use crate::sample::{Mark, Sample, Violation};
@@ -20,20 +20,22 @@ const SETTLED: f64 = 0.95;
 /// Recorder of a run.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    samples: Vec<Sample>,
-    marks: Vec<Mark>,
-    violations: Vec<Violation>,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) marks: Vec<Mark>,
+    pub(crate) violations: Vec<Violation>,
     /// Leases whose law was seen broken.
     broken: BTreeSet<String>,
     measure_from: Duration,
     /// Numbers of the scopes and pools that are sampled each.
-    watched: Vec<usize>,
-    watched_envoys: usize,
+    pub(crate) watched: Vec<usize>,
+    /// Number of the first Envoys that are sampled each.
+    pub(crate) watched_envoys: usize,
     sums: Sums,
-    fairness: FairnessLog,
+    pub(crate) fairness: FairnessLog,
     /// Messages until the last sample.
     messages_before: u64,
-    figures: Figures,
+    /// Counts so far.
+    pub(crate) counts: Figures,
     digest: DefaultHasher,
 }
 
@@ -60,31 +62,9 @@ impl Recorder {
             sums: Sums::default(),
             fairness: FairnessLog::default(),
             messages_before: 0,
-            figures: Figures::default(),
+            counts: Figures::default(),
             digest: DefaultHasher::new(),
         }
-    }
-
-    pub(crate) fn samples(&self) -> &[Sample] {
-        &self.samples
-    }
-
-    pub(crate) fn marks(&self) -> &[Mark] {
-        &self.marks
-    }
-
-    pub(crate) fn violations(&self) -> &[Violation] {
-        &self.violations
-    }
-
-    /// Returns the numbers of the scopes and pools that are sampled each.
-    pub(crate) fn watched(&self) -> &[usize] {
-        &self.watched
-    }
-
-    /// Returns how many of the first Envoys are sampled each.
-    pub(crate) fn watched_envoys(&self) -> usize {
-        self.watched_envoys
     }
 
     pub(crate) fn digest(&self) -> u64 {
@@ -121,7 +101,7 @@ impl Recorder {
             scopes,
             violations: self.violations.len(),
             digest: format!("{digest:016x}"),
-            ..self.figures.clone()
+            ..self.counts.clone()
         }
     }
 
@@ -141,56 +121,23 @@ impl Recorder {
         last.is_none_or(|last| last.text != text)
     }
 
-    pub(crate) fn count_refresh(&mut self) {
-        self.figures.refreshes += 1;
-    }
-
-    pub(crate) fn count_nudge(&mut self) {
-        self.figures.nudges += 1;
-    }
-
     pub(crate) fn count_message(&mut self, is_lost: bool) {
-        self.figures.messages += 1;
-        self.figures.messages_lost += u64::from(is_lost);
+        self.counts.messages += 1;
+        self.counts.messages_lost += u64::from(is_lost);
     }
 
     /// Returns the number of messages since the last time.
     pub(crate) fn take_messages(&mut self) -> u64 {
-        let before = std::mem::replace(&mut self.messages_before, self.figures.messages);
-        self.figures.messages - before
+        let before = std::mem::replace(&mut self.messages_before, self.counts.messages);
+        self.counts.messages - before
     }
 
     /// Notes that an Envoy has its first lease, `waited` after its first request.
     pub(crate) fn note_first_lease(&mut self, waited: Duration) {
         let waited = waited.as_secs_f64();
-        self.figures.first_lease.get_or_insert(waited);
-        let longest = &mut self.figures.longest_first_lease;
+        self.counts.first_lease.get_or_insert(waited);
+        let longest = &mut self.counts.longest_first_lease;
         *longest = Some(longest.map_or(waited, |longest| longest.max(waited)));
-    }
-
-    /// Notes the requests of a scope that went on in a window, as a part of its capacity.
-    pub(crate) fn note_admitted(&mut self, part: f64) {
-        self.figures.most_admitted = self.figures.most_admitted.max(part);
-    }
-
-    /// Notes the fairness with which a capacity is divided; none while there is enough for all.
-    pub(crate) fn note_fairness(
-        &mut self,
-        elapsed: Duration,
-        number: usize,
-        fairness: Option<Fairness>,
-    ) {
-        self.fairness.note(elapsed, number, fairness);
-    }
-
-    pub(crate) fn count_lost_leases(&mut self, count: u64) {
-        self.figures.leases_lost += count;
-    }
-
-    /// Counts requests that went on and that were refused.
-    pub(crate) fn count_requests(&mut self, [admitted, refused]: [u64; 2]) {
-        self.figures.admitted += admitted;
-        self.figures.refused += refused;
     }
 
     /// Returns whether samples at `elapsed` count.
@@ -201,15 +148,15 @@ impl Recorder {
     /// Keeps a sample, in which the scope that is fullest uses `worst` of its capacity.
     pub(crate) fn keep(&mut self, elapsed: Duration, sample: Sample, worst: f64) {
         if sample.attainable > 0.0 && sample.handed_out >= SETTLED * sample.attainable {
-            self.figures.settled.get_or_insert(sample.at);
+            self.counts.settled.get_or_insert(sample.at);
         }
         if self.measures(elapsed) {
             self.sums.capacity += sample.capacity;
             self.sums.attainable += sample.attainable;
             self.sums.handed_out += sample.handed_out;
-            self.figures.samples += 1;
-            self.figures.over_capacity += u64::from(worst > 1.0);
-            self.figures.worst = self.figures.worst.max(worst);
+            self.counts.samples += 1;
+            self.counts.over_capacity += u64::from(worst > 1.0);
+            self.counts.worst = self.counts.worst.max(worst);
         }
         (sample.has.to_bits(), sample.leases).hash(&mut self.digest);
         (sample.admitted.to_bits(), sample.refused.to_bits()).hash(&mut self.digest);

@@ -74,7 +74,7 @@ pub struct Mark {
 }
 
 /// Law that was seen broken, for the first time at one scope.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Violation {
     /// Seconds since the start.
     pub at: f64,

@@ -103,6 +103,27 @@ impl Scenario {
     }
 }
 
+impl Default for Scenario {
+    /// Returns a scenario in which nothing happens.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            description: String::new(),
+            duration: Span::default(),
+            seed: 0,
+            sample: default_sample(),
+            measure_from: Span::default(),
+            envoys: Vec::new(),
+            coordinators: Vec::new(),
+            network: NetworkSpec::default(),
+            nudges: default_nudges(),
+            demand: Vec::new(),
+            events: Vec::new(),
+            mishaps: None,
+        }
+    }
+}
+
 // === free functions ===
 
 fn default_sample() -> Span {

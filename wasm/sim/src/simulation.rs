@@ -213,12 +213,12 @@ impl Simulation {
 
     /// Returns the samples so far.
     pub fn samples(&self) -> &[Sample] {
-        self.recorder.samples()
+        &self.recorder.samples
     }
 
     /// Returns the scopes and pools that [`Sample::scopes`] are of.
     pub fn watched_scopes(&self) -> Vec<&str> {
-        let watched = self.recorder.watched().iter();
+        let watched = self.recorder.watched.iter();
         watched.map(|number| self.scopes.id(*number)).collect()
     }
 
@@ -232,18 +232,18 @@ impl Simulation {
 
     /// Returns the Envoys that [`Sample::clients`] are of.
     pub fn watched_envoys(&self) -> Vec<&str> {
-        let watched = self.envoys.iter().take(self.recorder.watched_envoys());
+        let watched = self.envoys.iter().take(self.recorder.watched_envoys);
         watched.map(|envoy| envoy.name.as_str()).collect()
     }
 
     /// Returns what happened to the fleet so far.
     pub fn marks(&self) -> &[Mark] {
-        self.recorder.marks()
+        &self.recorder.marks
     }
 
     /// Returns the laws that were seen broken, each once for a scope.
     pub fn violations(&self) -> &[Violation] {
-        self.recorder.violations()
+        &self.recorder.violations
     }
 
     /// Returns the figures so far.

@@ -12,6 +12,7 @@ use super::Process;
 use super::observations::ObservedResource;
 use super::view::{ClientState, ClientView};
 use crate::scopes::ScopeTable;
+use crate::simulation::reached::Case;
 
 /// The most that an answer to a waiting request may be late beside two ticks.
 const LATE: Duration = Duration::from_millis(1);
@@ -94,10 +95,13 @@ impl Process {
         if let Some(broken) = broken {
             return Err(broken);
         }
-        let all = self.tally;
-        match all.joined == all.went + all.timed_out + all.left + waiting {
+        let of = |case| self.tally.of(case);
+        let ended = of(Case::WentOn) + of(Case::TimedOut) + of(Case::Left);
+        match of(Case::Joined) == ended + waiting {
             true => Ok(()),
-            false => Err(format!("{all:?} do not add up with {waiting} that wait")),
+            false => Err(format!(
+                "{ended} ended of those that waited, {waiting} wait"
+            )),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::defect::Defect;
 use crate::demand::RequestStream;
 use crate::inspection::{InspectedResource, Inspection};
 use crate::scopes::ScopeTable;
+use crate::simulation::reached::{Case, Reached};
 
 /// Time after which a worker of which nothing is heard counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(3);
@@ -28,7 +29,7 @@ pub(super) struct Observations {
     pub(super) resources: Vec<ObservedResource>,
     /// The first broken invariant.
     pub(super) broken: Option<String>,
-    pub(super) tally: WorkerTally,
+    pub(super) tally: Reached,
     pub(super) trapped_at: Option<Instant>,
     /// Time of the first request that can miss the permits of the worker that was lost last.
     pub(super) missed_at: Option<Instant>,
@@ -75,31 +76,6 @@ struct HandedAnswer {
     answer: UnitAnswer,
 }
 
-/// Events in the workers of a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkerTally {
-    /// Requests that were made to wait, for a first lease or in a wait queue.
-    pub joined: u64,
-    /// Requests that went on after they had waited.
-    pub went: u64,
-    /// Requests that were refused after they had waited.
-    pub timed_out: u64,
-    /// Waiting requests whose streams were closed.
-    pub left: u64,
-    /// Debts that were larger than may be owed.
-    pub debts_cut: u64,
-    /// Workers that were lost.
-    pub traps: u64,
-    /// Workers of these that were in the middle of a callback.
-    pub traps_within: u64,
-    /// Callbacks that ran between two steps of another worker's.
-    pub interleaved: u64,
-    /// Writes to shared data that lost against another worker's.
-    pub lost_writes: u64,
-    /// Answers that changed a lease.
-    pub applied: u64,
-}
-
 // === impl Observations ===
 
 impl Observations {
@@ -113,7 +89,7 @@ impl Observations {
             defect: inspection.defect,
             resources: resources.collect(),
             broken: None,
-            tally: WorkerTally::default(),
+            tally: Reached::default(),
             trapped_at: None,
             missed_at: None,
         }
@@ -149,8 +125,8 @@ impl Observations {
         for resource in &mut self.resources {
             resource.forgiven += resource.owed(lost, scopes);
         }
-        self.tally.left += lost.waiting().len() as u64;
-        self.tally.traps += 1;
+        self.tally.add(Case::Left, lost.waiting().len() as u64);
+        self.tally.count(Case::Trapped);
         self.trapped_at = Some(now);
         self.missed_at = None;
     }
@@ -252,7 +228,7 @@ struct Note<'a> {
     now: Instant,
     kind: &'a ProcessKind,
     broken: &'a mut Option<String>,
-    tally: &'a mut WorkerTally,
+    tally: &'a mut Reached,
 }
 
 impl ObservedResource {
@@ -296,7 +272,7 @@ impl ObservedResource {
             && before.handle_answer(note.now, note.kind.policy(), origin, &answer)
         {
             self.note_limit(&answer.answer);
-            note.tally.applied += 1;
+            note.tally.count(Case::Applied);
         }
     }
 
@@ -347,7 +323,7 @@ impl ObservedResource {
         let was_larger = had < -most - 1.0 && left > had + 1.0;
         if was_larger || grows && left <= -most + 1.0 {
             self.debt_cut = true;
-            note.tally.debts_cut += 1;
+            note.tally.count(Case::DebtCut);
         }
     }
 }
@@ -386,23 +362,6 @@ impl ResourceDemand {
             demand.takes = demand.takes.max(shape.takes);
         }
         demand
-    }
-}
-
-// === impl WorkerTally ===
-
-impl std::ops::AddAssign for WorkerTally {
-    fn add_assign(&mut self, other: Self) {
-        self.joined += other.joined;
-        self.went += other.went;
-        self.timed_out += other.timed_out;
-        self.left += other.left;
-        self.debts_cut += other.debts_cut;
-        self.traps += other.traps;
-        self.traps_within += other.traps_within;
-        self.interleaved += other.interleaved;
-        self.lost_writes += other.lost_writes;
-        self.applied += other.applied;
     }
 }
 

@@ -8,9 +8,10 @@ use tollgate_core::client::{
 use tollgate_core::lease::{ClientRun, ResourceId, Run, Unit};
 use tollgate_core::units::{Capacity, Instant, MICRO, Tokens};
 
+use super::Process;
 use super::observations::ResourceDemand;
-use super::{Process, WorkerTally};
 use crate::demand::RequestStream;
+use crate::simulation::reached::Reached;
 
 /// Time for which permits of a lost worker may be counted: until they are missed after three
 /// seconds, and the sync leader, which may be lost as well, looks at the scope.
@@ -316,9 +317,9 @@ impl<'a> ClientView<'a> {
         }
     }
 
-    /// Returns the counts of its workers' events.
-    pub fn tally(&self) -> WorkerTally {
-        self.process.tally
+    /// Returns the cases that its workers have reached.
+    pub fn tally(&self) -> &'a Reached {
+        &self.process.tally
     }
 
     /// Returns the time by the clock of the process.

@@ -18,6 +18,7 @@ use crate::demand::IncomingRequest;
 use crate::ideal::FleetAdmission;
 use crate::observer::RequestOutcome;
 use crate::scopes::ScopeTable;
+use crate::simulation::reached::Case;
 
 /// gRPC's status of a stream whose coordinator is gone.
 const UNAVAILABLE: u32 = 14;
@@ -220,7 +221,7 @@ impl Worker {
                     ..open
                 };
                 self.waiting.insert(stream, waiter);
-                process.observe(|seen| seen.tally.joined += 1);
+                process.observe(|seen| seen.tally.count(Case::Joined));
                 self.count(process, open, RequestOutcome::Waits);
             }
             Decision::Deny(refusal) => self.refuse(process, open, refusal),
@@ -245,7 +246,7 @@ impl Worker {
         let index = process.roll(self.waiting.len());
         let stream = self.waiting.keys().nth(index).copied();
         if let Some((stream, open)) = stream.and_then(|stream| self.waiting.remove_entry(&stream)) {
-            process.observe(|seen| seen.tally.left += 1);
+            process.observe(|seen| seen.tally.count(Case::Left));
             self.count(process, open, RequestOutcome::Refused);
             self.engine.end_stream(stream, &StreamEnd::default());
         }
@@ -269,7 +270,7 @@ impl Worker {
                 Effect::Resume { stream, report, .. } => {
                     let ended = self.end_wait(process, stream);
                     if let Some(open) = ended {
-                        process.observe(|seen| seen.tally.went += 1);
+                        process.observe(|seen| seen.tally.count(Case::WentOn));
                         self.ensure_turn(process, stream, open.scope);
                         if self.admit(process, stream, open, Some(&report)) {
                             resumed.push(open);
@@ -280,7 +281,7 @@ impl Worker {
                     stream, refusal, ..
                 } => {
                     if let Some(open) = self.end_wait(process, stream) {
-                        process.observe(|seen| seen.tally.timed_out += 1);
+                        process.observe(|seen| seen.tally.count(Case::TimedOut));
                         self.refuse(process, open, refusal);
                     }
                 }

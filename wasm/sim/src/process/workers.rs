@@ -25,6 +25,7 @@ use crate::defect::Defect;
 use crate::demand::IncomingRequest;
 use crate::random::{Chance, Random};
 use crate::scopes::ScopeTable;
+use crate::simulation::reached::Case;
 
 /// The most callbacks that run within each other.
 const DEPTH_MAX: u32 = 3;
@@ -59,7 +60,7 @@ pub(super) struct Workers {
 
 /// Callback that is due in a worker.
 #[derive(Debug)]
-pub(super) enum Task {
+pub(crate) enum Task {
     /// A request has come, which may have bulky bodies.
     Request(u32, IncomingRequest, bool),
     Tick(u32),
@@ -286,7 +287,7 @@ impl Workers {
             free.then_some(Task::Tick(index as u32))
         });
         if let Some(task) = task {
-            self.observe(|seen| seen.tally.interleaved += 1);
+            self.observe(|seen| seen.tally.count(Case::Interleaved));
             self.perform(task);
         }
         self.depth.set(depth);
@@ -324,7 +325,7 @@ impl Workers {
                     self.before.borrow_mut().insert(key.to_owned(), before);
                 }
             }
-            Written::Lost => seen.tally.lost_writes += 1,
+            Written::Lost => seen.tally.count(Case::WriteLost),
         }
         written
     }
@@ -391,7 +392,7 @@ impl Workers {
             if !payload.is::<WorkerLost>() {
                 resume_unwind(payload);
             }
-            self.observe(|seen| seen.tally.traps_within += 1);
+            self.observe(|seen| seen.tally.count(Case::TrappedWithin));
             self.replace(index, &mut worker);
         }
     }

@@ -13,7 +13,7 @@ use super::exchanges::{AnsweredCall, Exchange};
 use super::reached::Case;
 use crate::coordinator::Receiver;
 use crate::defect::Defect;
-use crate::process::Outcomes;
+use crate::process::{Outcomes, Task};
 use crate::random::Chance;
 use crate::topology::Node;
 
@@ -49,7 +49,7 @@ impl Simulation {
                     if self.is_reported() {
                         self.fail(caller, (to, from), now.saturating_add(call.timeout));
                     }
-                    self.recorder.count_refresh();
+                    self.recorder.counts.refreshes += 1;
                     Body::Refresh {
                         caller,
                         refresh,
@@ -269,7 +269,8 @@ impl Simulation {
                     at,
                     envoy: index as u32,
                 };
-                process.answer(now, (worker, token), answer, &mut outcomes);
+                let task = Task::Answer(worker, token, answer);
+                process.hand(now, task, &mut outcomes);
                 if let Some(AnsweredCall { number, .. }) = call {
                     self.note_exchange(|| Exchange::Delivered {
                         answer: number,

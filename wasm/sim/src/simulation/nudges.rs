@@ -11,7 +11,7 @@ use super::Simulation;
 use super::event::{Body, Event, Message};
 use super::reached::Case;
 use crate::coordinator::Watcher;
-use crate::process::{OpenedWatch, Outcomes};
+use crate::process::{OpenedWatch, Outcomes, Task};
 use crate::topology::Node;
 
 /// Time after which the end of a stream is noticed across a cut, and also that none can be opened.
@@ -84,7 +84,7 @@ impl Simulation {
             let body = Body::Nudge { watcher, resource };
             let message = Message { from, to, body };
             self.note_traffic(&message);
-            self.recorder.count_nudge();
+            self.recorder.counts.nudges += 1;
             self.send_on_stream(message);
         }
     }
@@ -159,14 +159,12 @@ impl Simulation {
             at,
             envoy: index as u32,
         };
-        self.reached.count(match named {
-            Some(_) => Case::Nudged,
-            None => Case::WatchEnded,
-        });
-        match named {
-            Some(resource) => process.nudge(now, (worker, token), resource, &mut outcomes),
-            None => process.end_watch(now, (worker, token), &mut outcomes),
-        }
+        let (case, task) = match named {
+            Some(resource) => (Case::Nudged, Task::Nudge(worker, token, resource)),
+            None => (Case::WatchEnded, Task::EndWatch(worker, token)),
+        };
+        self.reached.count(case);
+        process.hand(now, task, &mut outcomes);
         self.attend(index);
     }
 }

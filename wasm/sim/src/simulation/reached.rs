@@ -5,9 +5,23 @@ use tollgate_core::units::Capacity;
 
 use super::Simulation;
 
-/// Case that the seeds of a law are to reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Case {
+/// Expands to the cases, and to all of them in their order.
+macro_rules! cases {
+    ($($(#[$doc:meta])+ $case:ident,)+) => {
+        /// Case that the seeds of a law are to reach.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Case {
+            $($(#[$doc])+ $case,)+
+        }
+
+        impl Case {
+            /// All cases, in their order.
+            pub const ALL: &[Self] = &[$(Self::$case,)+];
+        }
+    };
+}
+
+cases! {
     /// A request for a lease was answered.
     Answered,
     /// One with less than the client had.
@@ -44,49 +58,54 @@ pub enum Case {
     CoordinatorCut,
     /// A capacity was lowered.
     CapacityLowered,
+    /// A request was made to wait, for a first lease or in a wait queue.
+    Joined,
+    /// A request went on after it had waited.
+    WentOn,
+    /// A request was refused after it had waited.
+    TimedOut,
+    /// The stream of a waiting request was closed.
+    Left,
+    /// A debt was larger than may be owed.
+    DebtCut,
+    /// A worker was lost.
+    Trapped,
+    /// One was in the middle of a callback.
+    TrappedWithin,
+    /// A callback ran between two steps of another worker's.
+    Interleaved,
+    /// A write to shared data lost against another worker's.
+    WriteLost,
+    /// An answer changed a lease.
+    Applied,
 }
 
-/// Number of times that each case was reached.
-#[derive(Clone, Debug, Default)]
+/// Number of times that each case was reached: by a simulation, or by the workers of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached([u64; Case::ALL.len()]);
-
-// === impl Case ===
-
-impl Case {
-    /// All cases, in their order.
-    pub const ALL: [Self; 18] = [
-        Self::Answered,
-        Self::Shrunk,
-        Self::WithoutLease,
-        Self::Stale,
-        Self::Released,
-        Self::Lost,
-        Self::MasterCrashed,
-        Self::HandedOver,
-        Self::TermLost,
-        Self::NotMaster,
-        Self::WaitedInSocket,
-        Self::OfDeadRun,
-        Self::Nudged,
-        Self::CoordinatorNudged,
-        Self::WatchEnded,
-        Self::Borrowed,
-        Self::CoordinatorCut,
-        Self::CapacityLowered,
-    ];
-}
 
 // === impl Reached ===
 
 impl Reached {
     /// Counts a case.
     pub(crate) fn count(&mut self, case: Case) {
-        self.0[case as usize] += 1;
+        self.add(case, 1);
+    }
+
+    /// Counts a case so many times.
+    pub(crate) fn add(&mut self, case: Case, times: u64) {
+        self.0[case as usize] += times;
     }
 
     /// Returns how often a case was reached.
     pub fn of(&self, case: Case) -> u64 {
         self.0[case as usize]
+    }
+}
+
+impl Default for Reached {
+    fn default() -> Self {
+        Self([0; Case::ALL.len()])
     }
 }
 

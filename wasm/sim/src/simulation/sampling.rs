@@ -56,9 +56,11 @@ impl Simulation {
         let worst = self.check_sums(&fleet.sums);
         self.note_fairness(&fleet.sums);
         sample.clients = fleet.clients;
-        self.recorder.count_requests(requests);
+        let [admitted, refused] = requests;
+        self.recorder.counts.admitted += admitted;
+        self.recorder.counts.refused += refused;
         if self.recorder.measures(elapsed) {
-            self.recorder.count_lost_leases(fleet.lost);
+            self.recorder.counts.leases_lost += fleet.lost;
         }
         self.check_tables();
         self.tally.clear(elapsed);
@@ -77,7 +79,7 @@ impl Simulation {
                 sample.handed_out += sum.handed_out;
             }
         }
-        let watched = self.recorder.watched().iter();
+        let watched = self.recorder.watched.iter();
         let scopes = watched.map(|number| {
             let (sum, node) = (&sums[*number], &self.capacities.nodes()[*number]);
             ScopeSample {
@@ -98,7 +100,7 @@ impl Simulation {
 
     fn look_at_envoys(&mut self) -> FleetSum {
         let (now, scopes) = (self.now(), self.scopes.clone());
-        let watched = self.recorder.watched_envoys();
+        let watched = self.recorder.watched_envoys;
         let mut fleet = FleetSum {
             sums: vec![CapacitySum::default(); scopes.node_count()],
             ..FleetSum::default()

@@ -1,13 +1,17 @@
 use std::cell::Cell;
+use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tollgate_core::lease::Unit;
 use tollgate_core::limit::{Algorithm, Limit};
 
 use super::*;
-use crate::limits::FixedLimits;
+use crate::limits::{FixedLimits, ScopeLimits};
 use crate::observer::{RequestEvent, RequestOutcome, SentMessage};
 use crate::scenario::{
-    Amount, Arrivals, CoordinatorSpec, Crash, Cut, DemandChange, DemandSpec, Deploy, EnvoyGroup,
-    EventSpec, HandOver, Kill, Mishaps, OnOff, Program, Routing, Selection, Share, Span, Stop,
+    Amount, Arrivals, CoordinatorSpec, DemandSpec, EnvoyGroup, EventSpec, OnOff, Program, Routing,
+    Share, Span,
 };
 
 mod algorithms;
@@ -22,38 +26,44 @@ mod workers;
 /// Returns a scenario of so many Envoys that want `each` of one scope.
 fn fleet(count: u32, each: f64) -> Scenario {
     Scenario {
-        name: "test".to_owned(),
-        description: String::new(),
         duration: Span::from_secs(30),
         seed: 1,
-        sample: Span::from_secs(1),
         measure_from: Span::from_secs(5),
         envoys: vec![EnvoyGroup {
             count,
             ..EnvoyGroup::default()
         }],
-        coordinators: Vec::new(),
-        network: Default::default(),
-        nudges: true,
         demand: vec![DemandSpec {
             scope: Some("tenant/acme".to_owned()),
             each: Some(Program::Constant(Amount(each))),
             arrivals: Arrivals::Even,
             ..DemandSpec::default()
         }],
-        events: Vec::new(),
-        mishaps: None,
+        ..Scenario::default()
     }
+}
+
+/// Returns a limit on tenants.
+fn tenants(limit: Limit) -> Box<dyn LimitSource> {
+    Box::new(FixedLimits::new([("tenant/".to_owned(), limit)]))
 }
 
 /// Returns a limit on tenants, and others for events.
 fn limits(capacities: &[u64]) -> Vec<Box<dyn LimitSource>> {
-    let limits = capacities.iter().map(|capacity| {
-        let limit = Limit::new(Capacity::from_whole(*capacity));
-        let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
-        Box::new(limits) as Box<dyn LimitSource>
-    });
+    let limits = capacities.iter();
+    let limits = limits.map(|capacity| tenants(Limit::new(Capacity::from_whole(*capacity))));
     limits.collect()
+}
+
+/// Limit on one unit of all scopes.
+#[derive(Debug)]
+struct UnitLimits(Unit, u64);
+
+impl LimitSource for UnitLimits {
+    fn limits_of(&self, scope: &Arc<str>) -> ScopeLimits {
+        let limit = Limit::new(Capacity::from_whole(self.1));
+        ScopeLimits::own(scope, [(self.0, limit)])
+    }
 }
 
 /// Returns the finished run of a scenario with a limit on tenants, and others for events.
@@ -64,19 +74,33 @@ fn run(scenario: Scenario, capacities: &[u64]) -> Simulation {
     simulation
 }
 
-fn at(seconds: u64) -> EventSpec {
-    EventSpec {
-        at: Span::from_secs(seconds),
-        ..EventSpec::default()
-    }
+/// Returns a part of a scenario from how users write it.
+fn written<T: DeserializeOwned>(text: Value) -> T {
+    serde_json::from_value(text).unwrap()
 }
 
-fn crash(seconds: u64) -> Option<Crash> {
-    Some(Crash {
-        coordinator: "coordinator".to_owned(),
-        lasts: Span::from_secs(seconds),
-        followed: false,
-    })
+/// Returns an event at a time in seconds.
+fn event(at: u64, change: &str, how: Value) -> EventSpec {
+    written(json!({"at": format!("{at}s"), change: how}))
+}
+
+fn crash(at: u64, lasts: &str) -> EventSpec {
+    event(
+        at,
+        "crash",
+        json!({"coordinator": "coordinator", "for": lasts}),
+    )
+}
+
+/// Returns coordinators called so, each below the one before.
+fn chain(names: &[&str]) -> Vec<CoordinatorSpec> {
+    let mut parent = None;
+    let below = |name: &&str| CoordinatorSpec {
+        name: (*name).to_owned(),
+        parent: parent.replace((*name).to_owned()),
+        ..CoordinatorSpec::default()
+    };
+    names.iter().map(below).collect()
 }
 
 /// Returns the seconds of `run` in which the leases were `holds`.
@@ -90,7 +114,7 @@ fn seconds(run: &Simulation, holds: impl Fn(f64) -> bool) -> Vec<u64> {
 fn a_fleet_shares_what_it_wants_too_much_of() {
     let run = run(fleet(5, 110.0), &[500]);
     let figures = run.figures();
-    assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+    assert_eq!(run.violations(), []);
     // They draw for a second, for it may be a burst.
     assert!(figures.first_lease.unwrap() < 1.5, "{figures:?}");
     assert!(figures.of_capacity > 0.99, "{figures:?}");
@@ -111,7 +135,7 @@ fn a_request_of_five_tokens_counts_as_five() {
     let mut scenario = fleet(5, 22.0);
     scenario.demand[0].cost = Some(5);
     let run = run(scenario, &[500]);
-    assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+    assert_eq!(run.violations(), []);
     let last = run.samples().last().unwrap();
     assert!((last.wants - 550.0).abs() < 1e-6, "{last:?}");
     let fair = |client: &crate::sample::ClientSample| (client.has.unwrap() - 100.0).abs() < 1.0;
@@ -151,9 +175,7 @@ impl Observer for Counter {
 fn an_observer_hears_of_each_request_and_message() {
     let mut scenario = fleet(5, 110.0);
     scenario.envoys[0].max_wait = Span::from_millis(500);
-    let limit = Limit::new(Capacity::from_whole(500));
-    let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
-    let mut run = Simulation::new(scenario, vec![Box::new(limits)]).unwrap();
+    let mut run = Simulation::new(scenario, limits(&[500])).unwrap();
     let counter = Counter::default();
     run.observe(Box::new(counter.clone()));
     while run.step() {}
@@ -174,12 +196,11 @@ fn a_capacity_of_each_envoy_is_no_bound_on_all() {
     for (algorithm, want) in [(Algorithm::Static, 200.0), (Algorithm::None, 220.0)] {
         let mut limit = Limit::new(Capacity::from_whole(50));
         limit.algorithm = algorithm;
-        let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
-        let mut run = Simulation::new(fleet(4, 55.0), vec![Box::new(limits)]).unwrap();
+        let mut run = Simulation::new(fleet(4, 55.0), vec![tenants(limit)]).unwrap();
         while run.step() {}
         let has = run.samples().last().unwrap().scopes[0].has.unwrap();
         assert!((has / want - 1.0).abs() < 0.1, "{algorithm:?}: {has}");
-        assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+        assert_eq!(run.violations(), []);
         assert_eq!(run.figures().over_capacity, 0, "{algorithm:?}");
     }
 }
@@ -230,37 +251,23 @@ fn the_same_seed_takes_the_same_course() {
 
 #[test]
 fn leases_that_are_handed_over_are_not_lost_and_those_of_a_crash_are_learned() {
-    let mut handed = fleet(4, 100.0);
-    handed.events = vec![EventSpec {
-        hand_over: Some(HandOver {
-            coordinator: "coordinator".to_owned(),
-            shard: None,
-            lasts: Span::from_secs(1),
-        }),
-        ..at(10)
-    }];
-    let mut crashed = fleet(4, 100.0);
-    crashed.events = vec![EventSpec {
-        crash: crash(2),
-        ..at(10)
-    }];
-    let mut long = fleet(4, 100.0);
-    long.events = vec![EventSpec {
-        crash: crash(15),
-        ..at(10)
-    }];
-    for scenario in [handed, crashed] {
-        let run = run(scenario, &[200]);
+    let with = |event| Scenario {
+        events: vec![event],
+        ..fleet(4, 100.0)
+    };
+    let how = json!({"coordinator": "coordinator", "for": "1s"});
+    for event in [event(10, "hand_over", how), crash(10, "2s")] {
+        let run = run(with(event), &[200]);
         assert_eq!(run.figures().leases_lost, 0, "{:?}", run.marks());
         assert!(run.figures().of_capacity > 0.99, "{:?}", run.figures());
         assert_eq!(run.marks().len(), 2, "{:?}", run.marks());
     }
     // Leases of ten seconds do not last fifteen.
-    let run = run(long, &[200]);
+    let run = run(with(crash(10, "15s")), &[200]);
     assert_eq!(run.figures().leases_lost, 4);
     let gone = seconds(&run, |has| has == 0.0);
     assert!(gone.contains(&21) && !gone.contains(&18), "{gone:?}");
-    assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+    assert_eq!(run.violations(), []);
 }
 
 #[test]
@@ -268,17 +275,8 @@ fn a_clock_that_is_far_too_slow_breaks_a_law_and_is_seen() {
     let scenario = |drift_ppm| {
         let mut scenario = fleet(2, 100.0);
         scenario.envoys[0].drift_ppm = drift_ppm;
-        scenario.events = vec![EventSpec {
-            cut: Some(Cut {
-                envoys: Some(Selection {
-                    count: Some(1),
-                    ..Selection::default()
-                }),
-                lasts: Span::from_secs(25),
-                ..Cut::default()
-            }),
-            ..at(5)
-        }];
+        let how = json!({"envoys": {"count": 1}, "for": "25s"});
+        scenario.events = vec![event(5, "cut", how)];
         scenario
     };
     let broken = |seed, drift_ppm| {
@@ -301,12 +299,9 @@ fn a_clock_that_is_far_too_slow_breaks_a_law_and_is_seen() {
 #[test]
 fn lowered_limits_hold_after_one_lease() {
     let mut scenario = fleet(4, 100.0);
-    scenario.events = vec![EventSpec {
-        limits: Some(1),
-        ..at(15)
-    }];
+    scenario.events = vec![event(15, "limits", json!(1))];
     let run = run(scenario, &[300, 80]);
-    assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+    assert_eq!(run.violations(), []);
     let over = seconds(&run, |has| has > 80.5);
     assert!(over.contains(&14) && !over.contains(&26), "{over:?}");
 }
@@ -314,14 +309,8 @@ fn lowered_limits_hold_after_one_lease() {
 #[test]
 fn demand_that_stops_for_a_while_comes_back() {
     let mut scenario = fleet(2, 50.0);
-    scenario.events = vec![EventSpec {
-        demand: Some(DemandChange {
-            times: Some(Amount(0.0)),
-            lasts: Span::from_secs(10),
-            ..DemandChange::default()
-        }),
-        ..at(10)
-    }];
+    let how = json!({"times": 0, "for": "10s"});
+    scenario.events = vec![event(10, "demand", how)];
     let run = run(scenario, &[200]);
     let wants = |second: usize| run.samples()[second - 1].wants;
     assert_eq!([wants(9), wants(15), wants(25)], [100.0, 0.0, 100.0]);
@@ -330,13 +319,8 @@ fn demand_that_stops_for_a_while_comes_back() {
 #[test]
 fn weights_of_mishaps_may_be_large() {
     let mut scenario = fleet(2, 10.0);
-    scenario.mishaps = Some(Mishaps {
-        every: Span::from_secs(1),
-        spike: u32::MAX,
-        spike_adds: Amount(1.0),
-        elect: 1,
-        ..Mishaps::default()
-    });
+    let mishaps = json!({"every": "1s", "spike": u32::MAX, "spike_adds": 1, "elect": 1});
+    scenario.mishaps = written(mishaps);
     let run = run(scenario, &[100]);
     assert_eq!(run.marks().len(), 31, "{:?}", run.marks());
 }
@@ -344,16 +328,8 @@ fn weights_of_mishaps_may_be_large() {
 #[test]
 fn a_deploy_replaces_every_envoy() {
     let mut scenario = fleet(6, 20.0);
-    scenario.events = vec![EventSpec {
-        deploy: Some(Deploy {
-            envoys: Selection::default(),
-            batch: 2,
-            every: Span::from_secs(4),
-            lasts: Span::from_secs(1),
-            ..Deploy::default()
-        }),
-        ..at(10)
-    }];
+    let how = json!({"batch": 2, "every": "4s", "for": "1s"});
+    scenario.events = vec![event(10, "deploy", how)];
     let run = run(scenario, &[300]);
     assert!(run.envoys.iter().all(|envoy| envoy.incarnation == 1));
     let envoys = run.samples().iter().map(|sample| sample.envoys);
@@ -366,102 +342,51 @@ fn a_deploy_replaces_every_envoy() {
 fn a_cut_off_coordinator_lends_safe_capacity_beside_the_capacity() {
     let mut scenario = fleet(2, 100.0);
     scenario.duration = Span::from_secs(60);
-    let spec = |name: &str, parent: Option<&str>| CoordinatorSpec {
-        name: name.to_owned(),
-        parent: parent.map(str::to_owned),
-        ..CoordinatorSpec::default()
-    };
-    scenario.coordinators = vec![spec("root", None), spec("leaf", Some("root"))];
-    scenario.envoys.push(EnvoyGroup {
-        name: "below".to_owned(),
-        count: 2,
-        coordinator: Some("leaf".to_owned()),
-        ..EnvoyGroup::default()
-    });
-    scenario.events = vec![EventSpec {
-        cut: Some(Cut {
-            coordinator: Some("root".to_owned()),
-            envoys: Some(Selection {
-                group: Some("envoy".to_owned()),
-                count: None,
-            }),
-            lasts: Span::from_secs(25),
-            ..Cut::default()
-        }),
-        ..at(20)
-    }];
+    scenario.coordinators = chain(&["root", "leaf"]);
+    let below = json!({"name": "below", "count": 2, "coordinator": "leaf"});
+    scenario.envoys.push(written(below));
+    let how = json!({"coordinator": "root", "envoys": {"group": "envoy"}, "for": "25s"});
+    scenario.events = vec![event(20, "cut", how)];
     let mut limit = Limit::new(Capacity::from_whole(200));
     limit.safe = tollgate_core::limit::SafeCapacity::Fixed(Capacity::from_whole(5));
-    let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
-    let mut simulation = Simulation::new(scenario, vec![Box::new(limits)]).unwrap();
+    let mut simulation = Simulation::new(scenario, vec![tenants(limit)]).unwrap();
     simulation.run_until(Duration::from_secs(40));
-    let has: Vec<f64> = simulation
-        .samples()
-        .last()
-        .unwrap()
-        .clients
-        .iter()
-        .map(|c| c.has.unwrap())
-        .collect();
+    let clients = simulation.samples().last().unwrap().clients.iter();
+    let has: Vec<f64> = clients.map(|client| client.has.unwrap()).collect();
     assert_eq!(has[2..], [5.0, 5.0], "{has:?}");
     assert!(has[0] + has[1] > 198.0, "{has:?}");
     while simulation.step() {}
     let has = simulation.samples().last().unwrap().has;
     assert!((198.0..=200.0).contains(&has), "{has}");
-    assert_eq!(
-        simulation.violations().len(),
-        0,
-        "{:?}",
-        simulation.violations()
-    );
+    assert_eq!(simulation.violations(), []);
     assert_eq!(simulation.figures().over_capacity, 0);
 }
 
 #[test]
 fn what_stands_still_answers_later() {
     let mut scenario = fleet(3, 100.0);
-    scenario.events = vec![EventSpec {
-        stop: Some(Stop {
-            coordinator: Some("coordinator".to_owned()),
-            lasts: Span::from_secs(4),
-            ..Stop::default()
-        }),
-        ..at(10)
-    }];
+    let how = json!({"coordinator": "coordinator", "for": "4s"});
+    scenario.events = vec![event(10, "stop", how)];
     let run = run(scenario, &[200]);
     assert_eq!(run.figures().leases_lost, 0);
-    assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+    assert_eq!(run.violations(), []);
     assert!(run.figures().of_capacity > 0.99, "{:?}", run.figures());
 }
 
 #[test]
 fn envoys_that_stand_still_go_on() {
     let mut scenario = fleet(3, 100.0);
-    scenario.events = vec![EventSpec {
-        stop: Some(Stop {
-            envoys: Some(Selection::default()),
-            lasts: Span::from_secs(1),
-            ..Stop::default()
-        }),
-        ..at(10)
-    }];
+    let how = json!({"envoys": {}, "for": "1s"});
+    scenario.events = vec![event(10, "stop", how)];
     let run = run(scenario, &[200]);
     assert!(run.figures().of_capacity > 0.9, "{:?}", run.figures());
 }
 
 #[test]
 fn an_onlooker_can_make_things_happen() {
-    let limit = Limit::new(Capacity::from_whole(200));
-    let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
-    let mut simulation = Simulation::new(fleet(4, 100.0), vec![Box::new(limits)]).unwrap();
+    let mut simulation = Simulation::new(fleet(4, 100.0), limits(&[200])).unwrap();
     simulation.run_until(Duration::from_secs(10));
-    let kill = EventSpec {
-        kill: Some(Kill {
-            lasts: Span::from_secs(5),
-            ..Kill::default()
-        }),
-        ..EventSpec::default()
-    };
+    let kill = event(0, "kill", json!({"for": "5s"}));
     simulation.happen(kill).unwrap();
     simulation.run_until(Duration::from_secs(12));
     assert_eq!(simulation.samples().last().unwrap().envoys, 0);
@@ -477,7 +402,7 @@ fn a_scenario_that_breaks_rules_is_refused_with_all_of_them() {
     let mut scenario = fleet(1, 1.0);
     scenario.demand[0].total = Some(Program::Constant(Amount(1.0)));
     scenario.envoys[0].coordinator = Some("rot".to_owned());
-    scenario.events = vec![at(1), at(99)];
+    scenario.events = written(json!([{"at": "1s"}, {"at": "99s"}]));
     let errors = Simulation::new(scenario, Vec::new()).unwrap_err();
     let fields: Vec<_> = errors.iter().map(|error| error.field.as_str()).collect();
     let want = [

@@ -1,24 +1,18 @@
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
 use super::*;
-use crate::scenario::{
-    Amount, Cut, DemandChange, Deploy, Kill, Mishaps, OnOff, Scale, ScopeSpread, Share, Walk,
-};
+use crate::scenario::{Amount, ScopeSpread};
 
 /// Returns a scenario of so many Envoys, each of which is asked for so many scopes.
 fn scenario(envoys: u32, scopes: u32, sample: Span) -> Scenario {
     Scenario {
-        name: String::new(),
-        description: String::new(),
         duration: Span::from_secs(10),
-        seed: 0,
         sample,
-        measure_from: Span::default(),
         envoys: vec![EnvoyGroup {
             count: envoys,
             ..EnvoyGroup::default()
         }],
-        coordinators: Vec::new(),
-        network: Default::default(),
-        nudges: true,
         demand: vec![DemandSpec {
             scopes: Some(ScopeSpread {
                 prefix: "tenant/t".to_owned(),
@@ -28,8 +22,7 @@ fn scenario(envoys: u32, scopes: u32, sample: Span) -> Scenario {
             each: Some(Program::Constant(Amount(1.0))),
             ..DemandSpec::default()
         }],
-        events: Vec::new(),
-        mishaps: None,
+        ..Scenario::default()
     }
 }
 
@@ -89,137 +82,90 @@ fn errors_of(event: EventSpec) -> Vec<ScenarioError> {
     let mut scenario = scenario(2, 1, Span::from_secs(1));
     scenario.envoys[0].name = "near".to_owned();
     scenario.envoys[0].region = "eu".to_owned();
-    scenario.envoys.push(EnvoyGroup {
-        name: "far".to_owned(),
-        region: "asia".to_owned(),
-        count: 2,
-        ..EnvoyGroup::default()
-    });
+    let far = json!({"name": "far", "region": "asia", "count": 2});
+    scenario.envoys.push(written(far));
     scenario.events = vec![event];
     scenario.check(0)
 }
 
-/// Returns a choice of so many Envoys, of a group if one is named.
-fn some(count: u32, group: &str) -> Selection {
-    Selection {
-        group: (!group.is_empty()).then(|| group.to_owned()),
-        count: Some(count),
-    }
+/// Returns a part of a scenario from how users write it.
+fn written<T: DeserializeOwned>(text: Value) -> T {
+    serde_json::from_value(text).unwrap()
 }
 
 /// Asserts the first error of a scenario with each event, by its field and rule.
 #[track_caller]
-fn assert_errors(
-    rows: impl IntoIterator<Item = (EventSpec, Option<(&'static str, &'static str)>)>,
-) {
-    for (event, want) in rows {
-        let errors = errors_of(event);
-        match want {
-            None => assert_eq!(errors, []),
-            Some((field, rule)) => {
-                assert_eq!(errors[0].field, format!("events[0].{field}"), "{errors:?}");
-                assert!(errors[0].rule.contains(rule), "{errors:?}");
-            }
+fn assert_errors(rows: impl IntoIterator<Item = (Value, &'static str, &'static str)>) {
+    for (event, field, rule) in rows {
+        let errors = errors_of(written(event));
+        if rule.is_empty() {
+            assert_eq!(errors, []);
+            continue;
         }
+        assert_eq!(errors[0].field, format!("events[0].{field}"), "{errors:?}");
+        assert!(errors[0].rule.contains(rule), "{errors:?}");
     }
 }
 
 #[test]
 fn envoys_that_events_choose_have_to_be_there() {
-    let kill = |envoys| EventSpec {
-        kill: Some(Kill {
-            envoys,
-            ..Kill::default()
-        }),
-        ..EventSpec::default()
-    };
-    let rows = [
-        (kill(some(4, "")), None),
+    let kill = |envoys: Value| json!({"kill": {"envoys": envoys}});
+    let (count, group) = ("kill.envoys.count", "kill.envoys.group");
+    let misspelt = kill(json!({"count": 1, "group": "fra"}));
+    assert_errors([
+        (kill(json!({"count": 4})), "", ""),
+        (kill(json!({"count": 5})), count, "5 is more than the 4"),
         (
-            kill(some(5, "")),
-            Some(("kill.envoys.count", "5 is more than the 4")),
+            kill(json!({"count": 3, "group": "far"})),
+            count,
+            "3 is more than the 2",
         ),
-        (
-            kill(some(3, "far")),
-            Some(("kill.envoys.count", "3 is more than the 2")),
-        ),
-        (
-            kill(some(0, "")),
-            Some(("kill.envoys.count", "chooses no Envoy")),
-        ),
-        (
-            kill(some(1, "fra")),
-            Some(("kill.envoys.group", "\"fra\" is none of near, far")),
-        ),
-    ];
-    assert_errors(rows);
+        (kill(json!({"count": 0})), count, "chooses no Envoy"),
+        (misspelt, group, "\"fra\" is none of near, far"),
+    ]);
 }
 
 #[test]
 fn regions_and_batches_of_events_have_to_fit() {
-    let cut = |region: &str| EventSpec {
-        cut: Some(Cut {
-            region: (!region.is_empty()).then(|| region.to_owned()),
-            ..Cut::default()
-        }),
-        ..EventSpec::default()
-    };
-    let deploy = |batch, envoys| EventSpec {
-        deploy: Some(Deploy {
-            batch,
-            envoys,
-            every: Span::default(),
-            drain: Span::default(),
-            lasts: Span::default(),
-        }),
-        ..EventSpec::default()
-    };
-    let all = Selection::default;
-    let rows = [
-        (cut("asia"), None),
+    let cut = |cut: Value| json!({"cut": cut});
+    let deploy = |deploy: Value| json!({"deploy": deploy});
+    let of_one = json!({"batch": 2, "every": "1s", "envoys": {"count": 1, "group": "far"}});
+    assert_errors([
+        (cut(json!({"region": "asia"})), "", ""),
         (
-            cut("asai"),
-            Some(("cut.region", "\"asai\" is none of asia, eu")),
+            cut(json!({"region": "asai"})),
+            "cut.region",
+            "\"asai\" is none of asia, eu",
         ),
         (
-            cut(""),
-            Some(("cut", "needs a region, a coordinator or envoys")),
+            cut(json!({})),
+            "cut",
+            "needs a region, a coordinator or envoys",
         ),
-        (deploy(4, all()), None),
+        (deploy(json!({"batch": 4, "every": "1s"})), "", ""),
         (
-            deploy(5, all()),
-            Some(("deploy.batch", "5 is more than the 4 Envoys")),
+            deploy(json!({"batch": 5, "every": "1s"})),
+            "deploy.batch",
+            "5 is more than the 4 Envoys",
         ),
         (
-            deploy(2, some(1, "far")),
-            Some(("deploy.batch", "2 is more than the 1 Envoys")),
+            deploy(of_one),
+            "deploy.batch",
+            "2 is more than the 1 Envoys",
         ),
-    ];
-    assert_errors(rows);
+    ]);
 }
 
 #[test]
 fn steps_are_not_shorter_than_a_millisecond() {
-    let short = Span(std::time::Duration::from_nanos(1));
     let mut of = scenario(1, 1, Span::from_secs(1));
-    of.demand[0].each = Some(Program::Walk(Walk {
-        from: Amount(1.0),
-        by: Share(0.1),
-        every: short,
-    }));
+    let each = json!({"walk": {"from": 1, "by": 0.1, "every": "1us"}});
+    of.demand[0].each = written(each);
     of.demand.push(of.demand[0].clone());
-    of.demand[1].each = Some(Program::OnOff(OnOff {
-        rate: Amount(1.0),
-        on: short,
-        off: short,
-        at: short,
-    }));
-    of.envoys[0].tick = short;
-    of.mishaps = Some(Mishaps {
-        every: short,
-        spike: 1,
-        ..Mishaps::default()
-    });
+    let each = json!({"on_off": {"rate": 1, "on": "1us", "off": "1us", "at": "1us"}});
+    of.demand[1].each = written(each);
+    of.envoys[0].tick = written(json!("1us"));
+    of.mishaps = written(json!({"every": "1us", "spike": 1}));
     let errors = of.check(0);
     let fields: Vec<_> = errors.iter().map(|error| error.field.as_str()).collect();
     let want = [
@@ -230,7 +176,7 @@ fn steps_are_not_shorter_than_a_millisecond() {
         "mishaps.every",
     ];
     assert_eq!(fields, want);
-    assert_eq!(errors[0].rule, "1ns is shorter than 1ms");
+    assert_eq!(errors[0].rule, "1µs is shorter than 1ms");
 }
 
 #[test]
@@ -271,27 +217,20 @@ fn routing_retries_and_bursts_have_their_rules() {
 
 #[test]
 fn a_group_that_is_scaled_has_to_be_there() {
-    let scale = |group: &str, to| EventSpec {
-        scale: Some(Scale {
-            group: group.to_owned(),
-            to,
-            drain: Span::default(),
-        }),
-        ..EventSpec::default()
-    };
-    let rows = [
-        (scale("far", 9), None),
-        (scale("far", 0), None),
+    let scale = |group: &str, to: u32| json!({"scale": {"group": group, "to": to}});
+    assert_errors([
+        (scale("far", 9), "", ""),
+        (scale("far", 0), "", ""),
         (
             scale("fra", 9),
-            Some(("scale.group", "\"fra\" is none of near, far")),
+            "scale.group",
+            "\"fra\" is none of near, far",
         ),
-    ];
-    assert_errors(rows);
+    ]);
     let mut of = scenario(2, 1, Span::from_secs(1));
-    of.events = vec![scale("envoy", 9), scale("envoy", 3)];
+    of.events = written(json!([scale("envoy", 9), scale("envoy", 3)]));
     assert_eq!(of.envoy_count(), 9);
-    of.events = vec![scale("envoy", u32::MAX)];
+    of.events = written(json!([scale("envoy", u32::MAX)]));
     assert_eq!(of.check(0)[0].field, "envoys");
 }
 
@@ -300,14 +239,7 @@ fn a_scenario_says_what_it_costs() {
     let mut of = scenario(100, 1, Span::from_secs(1));
     // 100 Envoys with one request and 50 ticks a second, for ten seconds.
     assert_eq!(of.expected_events(), 51_000.0);
-    of.events = vec![EventSpec {
-        at: Span::from_secs(5),
-        demand: Some(DemandChange {
-            set: Some(Amount(1000.0)),
-            ..DemandChange::default()
-        }),
-        ..EventSpec::default()
-    }];
+    of.events = written(json!([{"at": "5s", "demand": {"set": 1000}}]));
     assert_eq!(of.expected_events(), 551_000.0);
 }
 

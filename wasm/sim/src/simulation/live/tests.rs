@@ -10,26 +10,18 @@ const ACME: &str = "tenant/acme";
 /// Returns two Envoys that want 80 each of a capacity of 100, ten seconds after the start.
 fn running() -> Simulation {
     let scenario = Scenario {
-        name: "live".to_owned(),
-        description: String::new(),
         duration: Span::from_secs(1000),
         seed: 1,
-        sample: Span::from_secs(1),
-        measure_from: Span::from_secs(0),
         envoys: vec![EnvoyGroup {
             count: 2,
             ..EnvoyGroup::default()
         }],
-        coordinators: Vec::new(),
-        network: Default::default(),
-        nudges: true,
         demand: vec![DemandSpec {
             scope: Some(ACME.to_owned()),
             each: Some(Program::Constant(Amount(80.0))),
             ..DemandSpec::default()
         }],
-        events: Vec::new(),
-        mishaps: None,
+        ..Scenario::default()
     };
     let limit = Limit::new(Capacity::from_whole(100));
     let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);

@@ -38,14 +38,14 @@ impl Simulation {
                     claims: Vec::new(),
                 });
             } else {
-                self.recorder.note_fairness(elapsed, number, None);
+                self.recorder.fairness.note(elapsed, number, None);
             }
         }
         self.collect_claims(&places, &mut divisions);
         for division in pools.iter().chain(&divisions) {
             let fairness = Fairness::of(division.capacity, &division.claims);
-            self.recorder
-                .note_fairness(elapsed, division.number, fairness);
+            let log = &mut self.recorder.fairness;
+            log.note(elapsed, division.number, fairness);
         }
     }
 

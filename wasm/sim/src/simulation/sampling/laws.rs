@@ -49,7 +49,8 @@ impl Simulation {
         if let (Some(mean), Some(most)) = (self.windows.mean(number), most)
             && self.recorder.measures(self.elapsed())
         {
-            self.recorder.note_admitted(mean / most);
+            let counts = &mut self.recorder.counts;
+            counts.most_admitted = counts.most_admitted.max(mean / most);
         }
     }
 

@@ -13,26 +13,18 @@ fn figures(algorithm: Algorithm) -> Figures {
         ("middle", 2, 50.0),
         ("large", 1, 1000.0),
     ] {
-        scenario.envoys.push(EnvoyGroup {
-            name: name.to_owned(),
-            count,
-            ..EnvoyGroup::default()
-        });
+        let group = json!({"name": name, "count": count});
+        scenario.envoys.push(written(group));
         scenario.demand.push(DemandSpec {
-            envoys: Selection {
-                group: Some(name.to_owned()),
-                count: None,
-            },
+            envoys: written(json!({"group": name})),
             each: Some(Program::Constant(Amount(each))),
             ..shape.clone()
         });
     }
-    let limit = Limit::new(Capacity::from_whole(200));
-    let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
-    let run = Simulation::with_algorithm(scenario, vec![Box::new(limits)], Some(algorithm));
+    let run = Simulation::with_algorithm(scenario, limits(&[200]), Some(algorithm));
     let mut run = run.unwrap();
     while run.step() {}
-    assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+    assert_eq!(run.violations(), []);
     run.figures()
 }
 

@@ -1,12 +1,11 @@
 //! Groups: tenants that share one capacity.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
-use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_core::lease::ResourceId;
 
 use super::*;
-use crate::limits::{PoolOfUnit, ScopeLimits, UnitLimit};
+use crate::limits::{PoolOfUnit, UnitLimit};
 
 const GROUP: &str = "group/gold";
 
@@ -78,7 +77,7 @@ fn run(scenario: Scenario, limits: &[GroupLimits]) -> Simulation {
 fn a_group_counts_once_however_it_is_divided() {
     for limits in [GroupLimits::Members(200), GroupLimits::Clients(200)] {
         let run = run(two_tenants(), &[limits]);
-        assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+        assert_eq!(run.violations(), []);
         let figures = run.figures();
         assert!(figures.of_capacity > 0.99, "{limits:?}: {figures:?}");
         assert!(figures.of_attainable > 0.99, "{limits:?}: {figures:?}");
@@ -111,17 +110,8 @@ fn law_1_is_checked_for_the_sum_of_a_group() {
         let mut scenario = two_tenants();
         scenario.seed = seed;
         scenario.envoys[0].drift_ppm = 400_000;
-        scenario.events = vec![EventSpec {
-            cut: Some(Cut {
-                envoys: Some(Selection {
-                    count: Some(2),
-                    ..Selection::default()
-                }),
-                lasts: Span::from_secs(25),
-                ..Cut::default()
-            }),
-            ..at(5)
-        }];
+        let how = json!({"envoys": {"count": 2}, "for": "25s"});
+        scenario.events = vec![event(5, "cut", how)];
         let run = run(scenario, &[limits]);
         let broken = run.violations().iter();
         let mut broken = broken.map(|broken| broken.text.clone());
@@ -144,17 +134,9 @@ fn limits_of_a_group_may_change() {
     ];
     for limits in courses {
         let mut scenario = two_tenants();
-        scenario.events = vec![EventSpec {
-            limits: Some(1),
-            ..at(15)
-        }];
+        scenario.events = vec![event(15, "limits", json!(1))];
         let run = run(scenario, &limits);
-        assert_eq!(
-            run.violations().len(),
-            0,
-            "{limits:?}: {:?}",
-            run.violations()
-        );
+        assert_eq!(run.violations(), [], "{limits:?}");
         let (Members(capacity) | Clients(capacity)) = limits[1];
         let last = run.samples().last().unwrap();
         assert!(last.has > 0.98 * capacity as f64, "{limits:?}: {last:?}");

@@ -22,8 +22,7 @@ fn with_seed(seed: u64, envoys: u32, total: f64, (rate, burst): (f64, u64)) -> S
         burst: Tokens::from_whole(burst),
         ..Limit::new(Capacity::try_from_f64(rate).unwrap())
     };
-    let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
-    let mut simulation = Simulation::new(scenario, vec![Box::new(limits)]).unwrap();
+    let mut simulation = Simulation::new(scenario, vec![tenants(limit)]).unwrap();
     while simulation.step() {}
     simulation
 }

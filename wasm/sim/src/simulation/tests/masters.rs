@@ -1,6 +1,6 @@
 use super::*;
 use crate::defect::Defect;
-use crate::scenario::{LoseTerm, NetworkSpec};
+use crate::scenario::NetworkSpec;
 use crate::simulation::reached::Case;
 
 const SCOPE: &str = "tenant/acme";
@@ -18,17 +18,11 @@ fn lent(simulation: &Simulation, coordinator: usize) -> f64 {
 /// Returns a fleet whose master is cut off from the election, and is silent for some time.
 fn without_election(asleep: u64) -> Scenario {
     let mut scenario = fleet(3, 100.0);
-    scenario.events = vec![EventSpec {
-        lose_term: Some(LoseTerm {
-            coordinator: "coordinator".to_owned(),
-            shard: None,
-            term: Span::from_secs(2),
-            elected_after: Span::from_secs(5),
-            asleep: Span::from_secs(asleep),
-            lasts: Span::from_secs(12),
-        }),
-        ..at(10)
-    }];
+    let how = json!({
+        "coordinator": "coordinator", "term": "2s", "elected_after": "5s",
+        "asleep": Span::from_secs(asleep), "for": "12s",
+    });
+    scenario.events = vec![event(10, "lose_term", how)];
     scenario
 }
 
@@ -45,12 +39,7 @@ fn a_master_that_was_cut_off_serves_until_its_term_ends() {
         simulation.run_until(Duration::from_secs(16));
         assert_eq!(epoch(&simulation), 2);
         simulation.run_until(Duration::MAX);
-        assert_eq!(
-            simulation.violations().len(),
-            0,
-            "{:?}",
-            simulation.violations()
-        );
+        assert_eq!(simulation.violations(), []);
         let reached = simulation.reached();
         assert!(reached.of(Case::NotMaster) > 0, "{reached:?}");
         assert_eq!(reached.of(Case::WaitedInSocket) > 0, waits, "{reached:?}");
@@ -69,28 +58,12 @@ fn a_master_that_ignores_its_term_is_never_refused() {
 #[test]
 fn a_cut_with_all_below_leaves_these_connected() {
     let mut scenario = fleet(2, 100.0);
-    let child = CoordinatorSpec {
-        name: "leaf".to_owned(),
-        parent: Some("root".to_owned()),
-        ..CoordinatorSpec::default()
-    };
-    let root = CoordinatorSpec {
-        name: "root".to_owned(),
-        ..CoordinatorSpec::default()
-    };
-    scenario.coordinators = vec![root, child];
+    scenario.coordinators = chain(&["root", "leaf"]);
     scenario.envoys[0].coordinator = Some("leaf".to_owned());
     for (with_below, keeps) in [(true, true), (false, false)] {
         let mut scenario = scenario.clone();
-        scenario.events = vec![EventSpec {
-            cut: Some(Cut {
-                coordinator: Some("leaf".to_owned()),
-                with_below,
-                lasts: Span::from_secs(15),
-                ..Cut::default()
-            }),
-            ..at(10)
-        }];
+        let how = json!({"coordinator": "leaf", "with_below": with_below, "for": "15s"});
+        scenario.events = vec![event(10, "cut", how)];
         let mut simulation = Simulation::new(scenario, limits(&[150])).unwrap();
         simulation.run_until(Duration::from_secs(18));
         let fresh = simulation.reached().of(Case::Answered);
@@ -103,17 +76,8 @@ fn a_cut_with_all_below_leaves_these_connected() {
 #[test]
 fn a_coordinator_may_have_limits_of_its_own() {
     let mut scenario = fleet(2, 100.0);
-    let root = CoordinatorSpec {
-        name: "root".to_owned(),
-        ..CoordinatorSpec::default()
-    };
-    let leaf = CoordinatorSpec {
-        name: "leaf".to_owned(),
-        parent: Some("root".to_owned()),
-        limits: Some(1),
-        ..CoordinatorSpec::default()
-    };
-    scenario.coordinators = vec![root, leaf];
+    scenario.coordinators = chain(&["root", "leaf"]);
+    scenario.coordinators[1].limits = Some(1);
     scenario.envoys[0].coordinator = Some("leaf".to_owned());
     let run = run(scenario, &[150, 60]);
     let last = run.samples().last().unwrap();

@@ -9,32 +9,17 @@ fn moving() -> Scenario {
     scenario.sample = Span::from_millis(100);
     scenario.measure_from = Span::from_secs(2);
     scenario.envoys = ["one", "other"]
-        .map(|name| EnvoyGroup {
-            name: name.to_owned(),
-            count: 2,
-            ..EnvoyGroup::default()
-        })
+        .map(|name| written(json!({"name": name, "count": 2})))
         .into();
-    let less = |seconds| EventSpec {
-        demand: Some(DemandChange {
-            envoys: Selection {
-                group: Some("one".to_owned()),
-                ..Selection::default()
-            },
-            times: Some(Amount(0.1)),
-            lasts: Span::from_secs(5),
-            ..DemandChange::default()
-        }),
-        ..at(seconds)
-    };
-    scenario.events = vec![less(10), less(20)];
+    let less = json!({"envoys": {"group": "one"}, "times": 0.1, "for": "5s"});
+    scenario.events = [10, 20].map(|at| event(at, "demand", less.clone())).into();
     scenario
 }
 
 fn figures(mut scenario: Scenario, nudges: bool) -> Figures {
     scenario.nudges = nudges;
     let run = run(scenario, &[160]);
-    assert_eq!(run.violations().len(), 0, "{:?}", run.violations());
+    assert_eq!(run.violations(), []);
     run.figures()
 }
 
@@ -50,16 +35,11 @@ fn a_fleet_with_nudges_is_fair_again_sooner() {
 /// Returns the same scenario with a coordinator for each half of the Envoys, below a root.
 fn tree() -> Scenario {
     let mut scenario = moving();
-    let coordinator = |name: &str, parent: Option<&str>| CoordinatorSpec {
-        name: name.to_owned(),
-        parent: parent.map(str::to_owned),
-        ..CoordinatorSpec::default()
-    };
-    scenario.coordinators = vec![
-        coordinator("root", None),
-        coordinator("one", Some("root")),
-        coordinator("other", Some("root")),
-    ];
+    scenario.coordinators = written(json!([
+        {"name": "root"},
+        {"name": "one", "parent": "root"},
+        {"name": "other", "parent": "root"},
+    ]));
     for group in &mut scenario.envoys {
         group.coordinator = Some(group.name.clone());
     }
@@ -88,14 +68,8 @@ impl Observer for RootNudges {
 #[test]
 fn a_new_master_of_the_parent_is_watched_again() {
     let mut scenario = tree();
-    scenario.events.push(EventSpec {
-        crash: Some(Crash {
-            coordinator: "root".to_owned(),
-            lasts: Span::from_secs(2),
-            followed: false,
-        }),
-        ..at(3)
-    });
+    let how = json!({"coordinator": "root", "for": "2s"});
+    scenario.events.push(event(3, "crash", how));
     let mut run = Simulation::new(scenario, limits(&[160])).unwrap();
     run.run_until(Duration::from_secs(15));
     let nudges = RootNudges::default();
@@ -117,15 +91,9 @@ fn streams_end_with_the_coordinator_and_open_again() {
     };
     let [before, after, ..] = nudges(None);
     assert!(after > before, "{before} {after}");
-    let [before, after, later, end] = nudges(Some(EventSpec {
-        at: Span::from_millis(9_900),
-        hand_over: Some(HandOver {
-            coordinator: "coordinator".to_owned(),
-            shard: None,
-            lasts: Span::from_millis(50),
-        }),
-        ..EventSpec::default()
-    }));
+    let how = json!({"coordinator": "coordinator", "for": "50ms"});
+    let hand_over = written(json!({"at": "9900ms", "hand_over": how}));
+    let [before, after, later, end] = nudges(Some(hand_over));
     assert_eq!(
         after, before,
         "an Envoy waits a second before it opens another stream"

@@ -5,7 +5,7 @@ use tollgate_core::units::Tokens;
 use super::*;
 use crate::defect::Defect;
 use crate::figures::LimitFigures;
-use crate::scenario::{Routing, Scale};
+use crate::scenario::Routing;
 
 /// Returns a scenario of so many Envoys to which `total` requests per second are sent in turn.
 fn routed(count: u32, total: Program) -> Scenario {
@@ -33,8 +33,7 @@ fn play_with(
         burst: Tokens::from_whole(burst),
         ..Limit::new(Capacity::try_from_f64(rate).unwrap())
     };
-    let limits = FixedLimits::new([("tenant/".to_owned(), limit)]);
-    let mut simulation = Simulation::new(scenario, vec![Box::new(limits)]).unwrap();
+    let mut simulation = Simulation::new(scenario, vec![tenants(limit)]).unwrap();
     if defect.is_some() {
         simulation.inspect(defect);
     }
@@ -45,27 +44,13 @@ fn play_with(
     (simulation, limits[0].clone())
 }
 
-fn scale(to: u32, drain: u64) -> Option<Scale> {
-    Some(Scale {
-        group: "envoy".to_owned(),
-        to,
-        drain: Span::from_secs(drain),
-    })
-}
-
 #[test]
 fn a_group_is_scaled_out_and_in_and_its_requests_go_to_those_that_run() {
     let mut scenario = routed(2, Program::Constant(Amount(100.0)));
-    let (out, back) = (scale(5, 0), scale(1, 3));
+    let back = json!({"group": "envoy", "to": 1, "drain": "3s"});
     scenario.events = vec![
-        EventSpec {
-            scale: out,
-            ..at(10)
-        },
-        EventSpec {
-            scale: back,
-            ..at(20)
-        },
+        event(10, "scale", json!({"group": "envoy", "to": 5})),
+        event(20, "scale", back),
     ];
     let (run, limit) = play(scenario, 500.0, 500);
     let samples = |second: usize| &run.samples()[second - 1];
@@ -85,11 +70,7 @@ fn a_coordinator_that_crashes_brings_no_token_back() {
     let crashes = |defect| {
         let mut scenario = routed(3, Program::Constant(Amount(1.0)));
         scenario.duration = Span::from_secs(120);
-        let events = [20, 50, 80].map(|second| EventSpec {
-            crash: crash(2),
-            ..at(second)
-        });
-        scenario.events = events.into();
+        scenario.events = [20, 50, 80].map(|at| crash(at, "2s")).into();
         play_with(scenario, 0.01, 10, defect).1
     };
     let kept = crashes(None);
@@ -101,19 +82,10 @@ fn a_coordinator_that_crashes_brings_no_token_back() {
 
 #[test]
 fn a_pod_that_drains_gives_its_leases_back() {
-    let killed = |drain| {
+    let killed = |drain: &str| {
         let mut scenario = routed(2, Program::Constant(Amount(100.0)));
-        scenario.events = vec![EventSpec {
-            kill: Some(Kill {
-                envoys: Selection {
-                    count: Some(1),
-                    ..Selection::default()
-                },
-                drain: Span::from_secs(drain),
-                lasts: Span::from_secs(30),
-            }),
-            ..at(10)
-        }];
+        let how = json!({"envoys": {"count": 1}, "drain": drain, "for": "30s"});
+        scenario.events = vec![event(10, "kill", how)];
         play(scenario, 100.0, 100).0
     };
     let has = |run: &Simulation, second: usize| {
@@ -122,7 +94,7 @@ fn a_pod_that_drains_gives_its_leases_back() {
             .map(|client| client.has.unwrap())
             .fold(0.0, f64::max)
     };
-    let (drained, dead) = (killed(4), killed(0));
+    let (drained, dead) = (killed("4s"), killed("0s"));
     assert!(has(&drained, 13) > 95.0, "{}", has(&drained, 13));
     assert!(has(&dead, 13) < 60.0, "{}", has(&dead, 13));
     assert_eq!(drained.samples()[12].envoys, 2);
@@ -133,12 +105,7 @@ fn a_pod_that_drains_gives_its_leases_back() {
 
 #[test]
 fn callers_that_come_again_after_the_time_named_all_pass_in_the_end() {
-    let on = Program::Spike(crate::scenario::Spike {
-        from: Amount(0.0),
-        to: Amount(30.0),
-        at: Span::from_secs(1),
-        lasts: Span::from_secs(1),
-    });
+    let on = written(json!({"spike": {"from": 0, "to": 30, "at": "1s", "for": "1s"}}));
     let mut scenario = routed(1, on);
     scenario.demand[0].retries = 1000;
     let (run, limit) = play(scenario, 2.0, 10);
@@ -155,10 +122,7 @@ fn callers_that_come_again_after_the_time_named_all_pass_in_the_end() {
 #[test]
 fn excess_without_a_lease_is_told_from_excess_that_nothing_explains() {
     let mut scenario = routed(3, Program::Constant(Amount(300.0)));
-    scenario.events = vec![EventSpec {
-        crash: crash(100),
-        ..at(5)
-    }];
+    scenario.events = vec![crash(5, "100s")];
     scenario.envoys[0].safe = Amount(20.0);
     // Leases end after 10 s; then each of three Envoys has 20.
     let (_, limit) = play(scenario, 40.0, 40);

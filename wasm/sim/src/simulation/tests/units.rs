@@ -1,20 +1,7 @@
 //! Ideal limits of other units than requests.
 
-use tollgate_core::lease::Unit;
-
 use super::*;
 use crate::figures::LimitFigures;
-use crate::limits::ScopeLimits;
-
-/// Limit of one unit of all scopes.
-struct UnitLimits(Unit, u64);
-
-impl LimitSource for UnitLimits {
-    fn limits_of(&self, scope: &std::sync::Arc<str>) -> ScopeLimits {
-        let limit = Limit::new(Capacity::from_whole(self.1));
-        ScopeLimits::own(scope, [(self.0, limit)])
-    }
-}
 
 /// Returns the figures of the limit, to which so many requests per second come at each of `envoys`.
 fn play(envoys: u32, each: f64, limit: (Unit, u64)) -> LimitFigures {

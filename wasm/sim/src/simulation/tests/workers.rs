@@ -1,21 +1,9 @@
 //! Workers of a process: how they interrupt each other, and what a process is without one of them.
 
-use tollgate_core::lease::{Run, Unit};
+use tollgate_core::lease::Run;
 
 use super::*;
-use crate::WorkerTally;
-use crate::limits::ScopeLimits;
-use crate::scenario::{Bulky, Trap};
-
-/// Limits on a unit of all scopes.
-#[derive(Debug)]
-struct UnitLimits(Unit, Limit);
-
-impl LimitSource for UnitLimits {
-    fn limits_of(&self, scope: &std::sync::Arc<str>) -> ScopeLimits {
-        ScopeLimits::own(scope, [(self.0, self.1.clone())])
-    }
-}
+use crate::simulation::reached::Case;
 
 /// Returns a fleet of one Envoy with four workers.
 fn workers(each: f64) -> Scenario {
@@ -37,23 +25,22 @@ fn inspected(scenario: Scenario, limits: Vec<Box<dyn LimitSource>>) -> Simulatio
     simulation
 }
 
-fn tally(simulation: &Simulation) -> WorkerTally {
-    let client = simulation.clients().next();
-    client.expect("a process").tally()
+/// Returns how often the workers of the first process reached each case.
+fn reached<const N: usize>(simulation: &Simulation, cases: [Case; N]) -> [u64; N] {
+    let client = simulation.clients().next().expect("a process");
+    cases.map(|case| client.tally().of(case))
 }
 
 #[test]
 fn workers_interrupt_each_other_where_a_scenario_wants_it() {
     let alone = inspected(workers(300.0), limits(&[200]));
-    assert_eq!(
-        (tally(&alone).interleaved, tally(&alone).lost_writes),
-        (0, 0)
-    );
+    let cases = [Case::Interleaved, Case::WriteLost];
+    assert_eq!(reached(&alone, cases), [0, 0]);
     let mut scenario = workers(300.0);
     scenario.envoys[0].interleaving = Share(0.25);
     let together = [(); 2].map(|()| inspected(scenario.clone(), limits(&[200])));
-    let tally = tally(&together[0]);
-    assert!(tally.interleaved > 0 && tally.lost_writes > 0, "{tally:?}");
+    let counts = reached(&together[0], cases);
+    assert!(!counts.contains(&0), "{counts:?}");
     assert_eq!(together[0].digest(), together[1].digest());
     let admitted = together[0].clients().next().expect("one").admitted_total();
     assert!((5_500..=6_300).contains(&admitted), "{admitted}");
@@ -62,21 +49,13 @@ fn workers_interrupt_each_other_where_a_scenario_wants_it() {
 #[test]
 fn a_process_goes_on_without_a_worker_that_is_lost() {
     let mut scenario = workers(300.0);
-    scenario.events = (5..25)
-        .map(|second| EventSpec {
-            trap: Some(Trap::default()),
-            ..at(second)
-        })
-        .collect();
+    scenario.events = (5..25).map(|at| event(at, "trap", json!({}))).collect();
     let simulation = inspected(scenario, limits(&[200]));
-    let tally = tally(&simulation);
-    assert!(
-        tally.traps > tally.traps_within && tally.traps_within > 0,
-        "{tally:?}"
-    );
+    let [all, within] = reached(&simulation, [Case::Trapped, Case::TrappedWithin]);
+    assert!(all > within && within > 0, "{all} {within}");
     let client = simulation.clients().next().expect("one");
     assert_eq!(client.has().as_f64(), 200.0);
-    assert!(client.admitted_total() > 5_000, "{tally:?}");
+    assert!(client.admitted_total() > 5_000);
 }
 
 #[test]
@@ -84,10 +63,7 @@ fn a_process_that_starts_again_may_keep_its_id() {
     for keeps_id in [true, false] {
         let mut scenario = workers(100.0);
         scenario.envoys[0].keeps_id = keeps_id;
-        scenario.events = vec![EventSpec {
-            kill: Some(Kill::default()),
-            ..at(10)
-        }];
+        scenario.events = vec![event(10, "kill", json!({}))];
         let mut simulation = Simulation::new(scenario, limits(&[200])).unwrap();
         simulation.inspect(None);
         let mut runs = Vec::new();
@@ -109,24 +85,21 @@ fn callers_give_up_where_a_scenario_wants_it() {
     let mut scenario = workers(300.0);
     scenario.envoys[0].max_wait = Span::from_secs(5);
     scenario.envoys[0].gives_up = Share(0.02);
-    let tally = tally(&inspected(scenario, limits(&[200])));
-    assert!(tally.left > 0 && tally.went > 0, "{tally:?}");
+    let run = inspected(scenario, limits(&[200]));
+    let counts = reached(&run, [Case::Left, Case::WentOn]);
+    assert!(!counts.contains(&0), "{counts:?}");
 }
 
 #[test]
 fn bulky_bodies_are_paid_as_well() {
-    let limit = |unit| {
-        let limit = Limit::new(Capacity::from_whole(100_000));
-        vec![Box::new(UnitLimits(unit, limit)) as Box<dyn LimitSource>]
-    };
+    let limit =
+        || -> Vec<Box<dyn LimitSource>> { vec![Box::new(UnitLimits(Unit::RequestBytes, 100_000))] };
     let mut scenario = workers(200.0);
     scenario.demand[0].bytes = [1000, 0];
-    let even = inspected(scenario.clone(), limit(Unit::RequestBytes));
-    scenario.demand[0].bulky = Some(Bulky {
-        chance: Share(0.1),
-        until: Span::from_secs(15),
-    });
-    let bulky = inspected(scenario, limit(Unit::RequestBytes));
+    let even = inspected(scenario.clone(), limit());
+    let bulky = json!({"chance": 0.1, "until": "15s"});
+    scenario.demand[0].bulky = written(bulky);
+    let bulky = inspected(scenario, limit());
     for simulation in [&even, &bulky] {
         let client = simulation.clients().next().expect("one");
         let bytes = client.admitted_total();
