@@ -259,19 +259,16 @@ impl Draft {
                 attached: names.map(|k| (format!("t{k}"), 1)).collect(),
             }),
         };
-        let mut present = LimitsFile {
+        let first = LimitsFile {
             unit: work.unit(),
             tenants,
             group,
         };
-        let mut files = vec![present.clone()];
-        let mut changes = std::mem::take(&mut self.changes);
-        changes.sort_by_key(|(at, _)| *at);
-        for (at, change) in changes {
-            self.apply(&mut present, change);
-            self.events.push(parts::event(at, "limits", files.len()));
-            files.push(present.clone());
-        }
+        let changes = std::mem::take(&mut self.changes);
+        let mut events = Vec::new();
+        let apply = |file: &mut LimitsFile, change| self.apply(file, change);
+        let files = parts::limits_over_time(first, changes, &mut events, apply);
+        self.events.append(&mut events);
         files
     }
 

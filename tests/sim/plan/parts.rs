@@ -14,6 +14,7 @@ use tollgate_sim::scenario::{
 };
 
 use super::Work;
+use crate::limits::LimitsFile;
 
 /// Shortest time that a message takes.
 const DELAY_MIN: Duration = Duration::from_micros(50);
@@ -233,6 +234,23 @@ pub(super) fn cut(random: &mut Random, longest: u64) -> Cut {
 pub(super) fn event(at: Span, change: &str, how: impl Serialize) -> EventSpec {
     let event = json!({"at": at, change: how});
     serde_json::from_value(event).expect("an event")
+}
+
+/// Returns the limits from the start and after each of `changes`, and adds an event for each of these.
+pub(super) fn limits_over_time<C>(
+    mut present: LimitsFile,
+    mut changes: Vec<(Span, C)>,
+    events: &mut Vec<EventSpec>,
+    mut apply: impl FnMut(&mut LimitsFile, C),
+) -> Vec<LimitsFile> {
+    let mut files = vec![present.clone()];
+    changes.sort_by_key(|(at, _)| *at);
+    for (at, change) in changes {
+        apply(&mut present, change);
+        events.push(event(at, "limits", files.len()));
+        files.push(present.clone());
+    }
+    files
 }
 
 /// Returns the event that a coordinator loses its masters, for so many milliseconds.

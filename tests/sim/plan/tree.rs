@@ -74,7 +74,12 @@ fn new(seed: u64, algorithm: Option<Algorithm>) -> Plan {
         network.late_copies = Share(0.1);
         settings.keep_ids();
     }
-    let mut limits = limits_over_time(&limit, work, changes, &mut events);
+    let mut present = limit.clone();
+    let apply = |of: &mut LimitsFile, capacity| {
+        set_capacity(&mut present, capacity);
+        *of = file(&present, work);
+    };
+    let mut limits = parts::limits_over_time(file(&limit, work), changes, &mut events, apply);
     events.sort_by_key(|event| event.at);
     let coordinators = coordinators(&places, work, &mut limits);
     let scopes: Vec<String> = match work.members() {
@@ -118,25 +123,6 @@ fn new(seed: u64, algorithm: Option<Algorithm>) -> Plan {
 }
 
 // === free functions ===
-
-/// Returns the limits from the start and after each change at the root, and adds an event for each
-/// of these.
-fn limits_over_time(
-    limit: &Limit,
-    work: Work,
-    mut changes: Vec<(Span, Capacity)>,
-    events: &mut Vec<EventSpec>,
-) -> Vec<LimitsFile> {
-    let mut limit = limit.clone();
-    let mut files = vec![file(&limit, work)];
-    changes.sort_by_key(|(at, _)| *at);
-    for (at, capacity) in changes {
-        set_capacity(&mut limit, capacity);
-        events.push(parts::event(at, "limits", files.len()));
-        files.push(file(&limit, work));
-    }
-    files
-}
 
 fn file(limit: &Limit, work: Work) -> LimitsFile {
     let (tenants, group) = match work.members() {

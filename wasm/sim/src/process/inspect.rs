@@ -9,7 +9,7 @@ use tollgate_engine::SharedMemory;
 use tollgate_engine::codec::decode_slot;
 
 use super::Process;
-use super::observations::ObservedResource;
+use super::observations::{ObservedResource, Spent};
 use super::view::{ClientState, ClientView};
 use crate::scopes::ScopeTable;
 use crate::simulation::reached::Case;
@@ -39,9 +39,9 @@ impl Process {
 
     /// Begins to count anew what is admitted between two events.
     pub(crate) fn forget_admitted(&mut self) {
-        self.clients
-            .iter_mut()
-            .for_each(ClientState::forget_admitted);
+        for client in &mut self.clients {
+            client.spent = Spent::default();
+        }
     }
 
     /// Returns views of the process, at the place `envoy`, as client of all inspected resources.
@@ -132,11 +132,8 @@ impl ClientState {
         Self {
             id: seen.of.id.clone(),
             demand: seen.demand.clone(),
-            admitted: 0,
+            spent: Spent::default(),
             admitted_total: 0,
-            forgiven: 0.0,
-            together: 0,
-            debt_cut: false,
             limit_sent: None,
             scope_state: None,
             limit_is_all: false,
@@ -144,12 +141,12 @@ impl ClientState {
     }
 
     fn take(&mut self, seen: &mut ObservedResource, memory: &SharedMemory) {
-        let admitted = std::mem::take(&mut seen.admitted);
-        self.admitted += admitted;
-        self.admitted_total += admitted;
-        self.forgiven += std::mem::take(&mut seen.forgiven);
-        self.together += std::mem::take(&mut seen.together);
-        self.debt_cut |= std::mem::take(&mut seen.debt_cut);
+        let more = std::mem::take(&mut seen.spent);
+        self.admitted_total += more.admitted;
+        self.spent.admitted += more.admitted;
+        self.spent.forgiven += more.forgiven;
+        self.spent.together += more.together;
+        self.spent.debt_cut |= more.debt_cut;
         self.limit_sent = seen.limit_sent;
         if std::mem::take(&mut seen.is_written) {
             let mut records = memory.records().map(|(_, record)| record);

@@ -43,6 +43,17 @@ pub(super) struct ObservedResource {
     pub(super) demand: ResourceDemand,
     /// Answers that workers are being handed.
     handed: BTreeMap<u32, HandedAnswer>,
+    /// Use since the last look.
+    pub(super) spent: Spent,
+    /// The limit of the last answer that was applied and told one.
+    pub(super) limit_sent: Option<KnownLimit>,
+    /// Whether the scope's record has been written since the last look.
+    pub(super) is_written: bool,
+}
+
+/// Use of one resource by one process for some time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spent {
     /// Tokens that were spent.
     pub(super) admitted: u64,
     /// Bytes that passed and need not be paid: their worker was lost.
@@ -51,10 +62,6 @@ pub(super) struct ObservedResource {
     pub(super) together: u64,
     /// Whether a debt was forgiven that was larger than may be owed.
     pub(super) debt_cut: bool,
-    /// The limit of the last answer that was applied and told one.
-    pub(super) limit_sent: Option<KnownLimit>,
-    /// Whether the scope's record has been written since the last look.
-    pub(super) is_written: bool,
 }
 
 /// Tokens of one resource that the requests of one process take.
@@ -123,7 +130,7 @@ impl Observations {
     pub(super) fn lose(&mut self, now: Instant, number: u32, lost: &Worker, scopes: &ScopeTable) {
         self.end_answer(number);
         for resource in &mut self.resources {
-            resource.forgiven += resource.owed(lost, scopes);
+            resource.spent.forgiven += resource.owed(lost, scopes);
         }
         self.tally.add(Case::Left, lost.waiting().len() as u64);
         self.tally.count(Case::Trapped);
@@ -141,7 +148,7 @@ impl Observations {
             };
             let is_own = resource.of.number == Some(open.scope);
             if is_own || is_shared && resource.of.members.contains(&open.scope) {
-                resource.admitted += tokens;
+                resource.spent.admitted += tokens;
             }
         }
     }
@@ -150,7 +157,7 @@ impl Observations {
     pub(super) fn pass(&mut self, scope: u32, [sent, received]: [u64; 2]) {
         for resource in &mut self.resources {
             if resource.of.members.contains(&scope) {
-                resource.admitted += match resource.of.id.unit {
+                resource.spent.admitted += match resource.of.id.unit {
                     Unit::RequestBytes => sent,
                     Unit::ResponseBytes => received,
                     Unit::Requests | Unit::Concurrency => 0,
@@ -171,7 +178,7 @@ impl Observations {
                     Unit::Requests | Unit::Concurrency => 0,
                 }
             });
-            resource.together += bytes.sum::<u64>().saturating_sub(resource.demand.largest);
+            resource.spent.together += bytes.sum::<u64>().saturating_sub(resource.demand.largest);
         }
     }
 
@@ -237,10 +244,7 @@ impl ObservedResource {
             of: of.clone(),
             demand,
             handed: BTreeMap::new(),
-            admitted: 0,
-            forgiven: 0.0,
-            together: 0,
-            debt_cut: false,
+            spent: Spent::default(),
             limit_sent: None,
             is_written: false,
         }
@@ -322,7 +326,7 @@ impl ObservedResource {
         // Also a debt from a higher rate is cut to what may be owed at the present one.
         let was_larger = had < -most - 1.0 && left > had + 1.0;
         if was_larger || grows && left <= -most + 1.0 {
-            self.debt_cut = true;
+            self.spent.debt_cut = true;
             note.tally.count(Case::DebtCut);
         }
     }

@@ -9,7 +9,7 @@ use tollgate_core::lease::{ClientRun, ResourceId, Run, Unit};
 use tollgate_core::units::{Capacity, Instant, MICRO, Tokens};
 
 use super::Process;
-use super::observations::ResourceDemand;
+use super::observations::{ResourceDemand, Spent};
 use crate::demand::RequestStream;
 use crate::simulation::reached::Reached;
 
@@ -49,26 +49,14 @@ pub struct ClientKey {
 pub(crate) struct ClientState {
     pub(crate) id: ResourceId,
     pub(super) demand: ResourceDemand,
-    pub(super) admitted: u64,
+    /// Use since the last event, and all tokens that were spent.
+    pub(super) spent: Spent,
     pub(super) admitted_total: u64,
-    pub(super) forgiven: f64,
-    pub(super) together: u64,
-    pub(super) debt_cut: bool,
     pub(super) limit_sent: Option<KnownLimit>,
     /// The scope's record in shared data.
     pub(super) scope_state: Option<ScopeState>,
     /// Whether all requests use the limit, and nothing but that.
     pub(super) limit_is_all: bool,
-}
-
-// === impl ClientState ===
-
-impl ClientState {
-    /// Begins to count anew what is admitted between two events.
-    pub(super) fn forget_admitted(&mut self) {
-        (self.admitted, self.forgiven, self.together) = (0, 0.0, 0);
-        self.debt_cut = false;
-    }
 }
 
 // === impl ClientView ===
@@ -135,7 +123,7 @@ impl<'a> ClientView<'a> {
 
     /// Returns the tokens that were spent since the last event.
     pub fn admitted(&self) -> u64 {
-        self.client.admitted
+        self.client.spent.admitted
     }
 
     /// Returns the tokens that were spent since the process started.
@@ -145,18 +133,18 @@ impl<'a> ClientView<'a> {
 
     /// Returns the tokens that were owed and that need not be paid since the last event.
     pub fn forgiven(&self) -> f64 {
-        self.client.forgiven
+        self.client.spent.forgiven
     }
 
     /// Returns the bytes of requests that went on together with others beyond one body each time, since
     /// the last event.
     pub fn together(&self) -> u64 {
-        self.client.together
+        self.client.spent.together
     }
 
     /// Returns whether a debt was cut to what may be owed, since the last event.
     pub fn debt_cut(&self) -> bool {
-        self.client.debt_cut
+        self.client.spent.debt_cut
     }
 
     /// Returns the capacity that its lease lets it use.

@@ -10,73 +10,38 @@ use super::event::Event;
 use super::reached::Case;
 use crate::defect::Defect;
 use crate::demand::{Course, Overlay};
-use crate::scenario::{Direction, LoseTerm};
+use crate::scenario::{Crash, Deploy, LoseTerm, Scale};
 use crate::topology::{ActiveCut, Node};
 
-/// Something that happens to the fleet.
+/// Something that happens to the fleet. Coordinators and Envoys are named by their places.
 #[derive(Debug)]
 pub(super) enum Action {
-    /// A coordinator loses all its masters, and has others in so much time.
-    Crash {
-        coordinator: usize,
-        lasts: Duration,
-        /// Whether its nodes know that there is none meanwhile.
-        followed: bool,
-    },
+    /// A coordinator loses all its masters, and has others later.
+    Crash(usize, Crash),
     /// Masters of a coordinator hand over to others, which begin in so much time.
-    HandOver {
-        coordinator: usize,
-        shards: Range<usize>,
-        gap: Duration,
-    },
+    HandOver(usize, Range<usize>, Duration),
     /// Masters of a coordinator are cut off from the election.
     LoseTerm(usize, Range<usize>, LoseTerm),
     /// They notice.
     EndPast(usize, Range<usize>),
     /// Shards of a coordinator have masters again, with the leases that were left.
-    Elect {
-        coordinator: usize,
-        left: Vec<(usize, Option<Snapshot>)>,
-    },
-    /// Processes stand still.
-    Stop {
-        envoys: Vec<usize>,
-        coordinator: Option<usize>,
-        lasts: Duration,
-    },
+    Elect(usize, Vec<(usize, Option<Snapshot>)>),
+    /// A coordinator stands still for so long, or else Envoys.
+    Stop(Option<usize>, Vec<usize>, Duration),
     /// Envoys end, and others start in their places.
-    Kill { envoys: Vec<usize>, ends: Ends },
+    Kill(Vec<usize>, Ends),
     /// Those of these Envoys end that still drain, and others start in so much time.
-    EndDrained { envoys: Vec<usize>, lasts: Duration },
-    /// A group has so many Envoys.
-    Scale {
-        kind: usize,
-        to: u32,
-        drain: Duration,
-    },
+    EndDrained(Vec<usize>, Duration),
+    /// The group of a number has more Envoys, or fewer.
+    Scale(usize, Scale),
     /// Envoys are replaced in batches.
-    Deploy {
-        envoys: Vec<usize>,
-        batch: usize,
-        every: Duration,
-        ends: Ends,
-    },
-    /// Messages do not get through.
-    Cut {
-        name: String,
-        region: Option<u32>,
-        nodes: Vec<Node>,
-        direction: Direction,
-        lasts: Duration,
-    },
+    Deploy(Vec<usize>, Deploy),
+    /// Messages do not get through to those that are called so, for so long.
+    Cut(String, ActiveCut, Duration),
     /// Envoys are asked for more or less, for a while or for good.
-    Demand {
-        envoys: Vec<usize>,
-        change: Overlay,
-        lasts: Duration,
-    },
-    /// That ends.
-    DemandEnds { envoys: Vec<usize>, number: u64 },
+    Demand(Vec<usize>, Overlay, Duration),
+    /// The change of a number ends.
+    DemandEnds(Vec<usize>, u64),
     /// Other limits are in force.
     Limits(usize),
     /// Each Envoy loses a worker.
@@ -100,16 +65,10 @@ impl Simulation {
     /// Does what was planned for now.
     pub(super) fn act(&mut self, action: Action) {
         match action {
-            Action::Crash {
-                coordinator,
-                lasts,
-                followed,
-            } => self.crash(coordinator, lasts, followed),
-            Action::HandOver {
-                coordinator,
-                shards,
-                gap,
-            } => self.hand_over(coordinator, shards, gap),
+            Action::Crash(coordinator, how) => {
+                self.crash(coordinator, how.lasts.0, how.followed);
+            }
+            Action::HandOver(coordinator, shards, gap) => self.hand_over(coordinator, shards, gap),
             Action::LoseTerm(coordinator, shards, how) => {
                 self.lose_term(coordinator, shards, &how);
             }
@@ -118,47 +77,22 @@ impl Simulation {
                     shard.past = None;
                 }
             }
-            Action::Elect { coordinator, left } => self.elect(coordinator, &left),
-            Action::Stop {
-                envoys,
-                coordinator,
-                lasts,
-            } => self.stop(&envoys, coordinator, lasts),
-            Action::Kill { envoys, ends } => {
+            Action::Elect(coordinator, left) => self.elect(coordinator, &left),
+            Action::Stop(coordinator, envoys, lasts) => self.stop(coordinator, &envoys, lasts),
+            Action::Kill(envoys, ends) => {
                 let ended = ["drain", "killed"][usize::from(ends.drain.is_zero())];
                 self.mark(format!("{} {ended}", counted(envoys.len())));
                 self.end(envoys, ends);
             }
-            Action::EndDrained { envoys, lasts } => self.end_drained(envoys, lasts),
-            Action::Scale { kind, to, drain } => self.scale(kind, to, drain),
-            Action::Deploy {
-                envoys,
-                batch,
-                every,
-                ends,
-            } => self.deploy(envoys, batch, (every, ends)),
-            Action::Cut {
-                name,
-                region,
-                nodes,
-                direction,
-                lasts,
-            } => {
-                let until = self.now().saturating_add(lasts);
-                let cut = ActiveCut {
-                    region,
-                    nodes,
-                    direction,
-                    until,
-                };
-                self.cut(&name, cut, lasts);
+            Action::EndDrained(mut envoys, lasts) => {
+                envoys.retain(|index| self.envoys[*index].is_draining);
+                self.kill(&envoys, lasts);
             }
-            Action::Demand {
-                envoys,
-                change,
-                lasts,
-            } => self.demand(envoys, change, lasts),
-            Action::DemandEnds { envoys, number } => {
+            Action::Scale(kind, how) => self.scale(kind, how.to, how.drain.0),
+            Action::Deploy(envoys, how) => self.deploy(envoys, how),
+            Action::Cut(name, cut, lasts) => self.cut(&name, cut, lasts),
+            Action::Demand(envoys, change, lasts) => self.demand(envoys, change, lasts),
+            Action::DemandEnds(envoys, number) => {
                 self.mark("demand as before".to_owned());
                 self.change_courses(&envoys, |course, _| course.lift(number));
             }
@@ -172,6 +106,8 @@ impl Simulation {
     }
 
     fn cut(&mut self, name: &str, cut: ActiveCut, lasts: Duration) {
+        let until = self.now().saturating_add(lasts);
+        let cut = ActiveCut { until, ..cut };
         if let [Node::Coordinator(_), ..] = cut.nodes[..] {
             self.reached.count(Case::CoordinatorCut);
         }
@@ -191,7 +127,7 @@ impl Simulation {
         }
         let left = ended.into_iter().map(|shard| (shard, None)).collect();
         self.end_watches(coordinator);
-        self.plan_action(lasts, Action::Elect { coordinator, left });
+        self.plan_action(lasts, Action::Elect(coordinator, left));
     }
 
     fn hand_over(&mut self, coordinator: usize, shards: Range<usize>, gap: Duration) {
@@ -206,7 +142,7 @@ impl Simulation {
         }
         self.reached.count(Case::HandedOver);
         self.end_watches(coordinator);
-        self.plan_action(gap, Action::Elect { coordinator, left });
+        self.plan_action(gap, Action::Elect(coordinator, left));
     }
 
     fn lose_term(&mut self, coordinator: usize, shards: Range<usize>, how: &LoseTerm) {
@@ -221,7 +157,7 @@ impl Simulation {
         let name = self.coordinator_name(coordinator);
         self.mark(format!("{name} is cut off from the election"));
         let left = lost.into_iter().map(|shard| (shard, None)).collect();
-        self.plan_action(how.elected_after.0, Action::Elect { coordinator, left });
+        self.plan_action(how.elected_after.0, Action::Elect(coordinator, left));
         self.plan_action(how.lasts.0, Action::EndPast(coordinator, shards));
     }
 
@@ -248,7 +184,7 @@ impl Simulation {
         }
     }
 
-    fn stop(&mut self, envoys: &[usize], coordinator: Option<usize>, lasts: Duration) {
+    fn stop(&mut self, coordinator: Option<usize>, envoys: &[usize], lasts: Duration) {
         let until = self.now().saturating_add(lasts);
         let name = match coordinator {
             Some(index) => {
@@ -279,12 +215,7 @@ impl Simulation {
                 envoy.streams.append(&mut process.streams);
             }
         }
-        self.plan_action(drain, Action::EndDrained { envoys, lasts });
-    }
-
-    fn end_drained(&mut self, mut envoys: Vec<usize>, lasts: Duration) {
-        envoys.retain(|index| self.envoys[*index].is_draining);
-        self.kill(&envoys, lasts);
+        self.plan_action(drain, Action::EndDrained(envoys, lasts));
     }
 
     fn kill(&mut self, envoys: &[usize], lasts: Duration) {
@@ -343,9 +274,10 @@ impl Simulation {
         self.end(leaving, Ends { drain, lasts });
     }
 
-    fn deploy(&mut self, mut envoys: Vec<usize>, batch: usize, (every, ends): (Duration, Ends)) {
-        let rest = envoys.split_off(batch.min(envoys.len()));
-        self.end(envoys, ends);
+    fn deploy(&mut self, mut envoys: Vec<usize>, how: Deploy) {
+        let rest = envoys.split_off(envoys.len().min(how.batch as usize));
+        let (drain, lasts) = (how.drain.0, how.lasts.0);
+        self.end(envoys, Ends { drain, lasts });
         if rest.is_empty() {
             self.mark("deploy: last batch".to_owned());
             return;
@@ -353,13 +285,7 @@ impl Simulation {
         if self.recorder.last_mark_is_not("deploy begins") {
             self.mark("deploy begins".to_owned());
         }
-        let next = Action::Deploy {
-            envoys: rest,
-            batch,
-            every,
-            ends,
-        };
-        self.plan_action(every, next);
+        self.plan_action(how.every.0, Action::Deploy(rest, how));
     }
 
     fn demand(&mut self, envoys: Vec<usize>, change: Overlay, lasts: Duration) {
@@ -370,7 +296,7 @@ impl Simulation {
         let number = self.demand_changes;
         self.demand_changes += 1;
         self.change_courses(&envoys, |course, of| course.lay(number, change.of_all(of)));
-        self.plan_action(lasts, Action::DemandEnds { envoys, number });
+        self.plan_action(lasts, Action::DemandEnds(envoys, number));
     }
 
     /// Changes all demand at some Envoys, and all that is sent to these alone. `change` is given the

@@ -8,7 +8,7 @@ use tollgate_core::units::{Capacity, Instant};
 use tollgate_engine::Call;
 
 use super::Simulation;
-use super::event::{Body, Caller, Event, FailedCall, Message};
+use super::event::{Body, CalledRefresh, Caller, Event, FailedCall, Message};
 use super::exchanges::{AnsweredCall, Exchange};
 use super::reached::Case;
 use crate::coordinator::Receiver;
@@ -50,12 +50,7 @@ impl Simulation {
                         self.fail(caller, (to, from), now.saturating_add(call.timeout));
                     }
                     self.recorder.counts.refreshes += 1;
-                    Body::Refresh {
-                        caller,
-                        refresh,
-                        sent_at: now,
-                        waited_for: None,
-                    }
+                    Body::Refresh(CalledRefresh::new(now, caller, refresh))
                 }
             };
             self.send(Message { from, to, body });
@@ -107,7 +102,7 @@ impl Simulation {
     fn copy_late(&mut self, message: &Message) {
         let late_copies = self.scenario.network.late_copies.0;
         let (now, from, to) = (self.now(), message.from, message.to);
-        let is_request = matches!(message.body, Body::Refresh { .. } | Body::Release(_));
+        let is_request = matches!(message.body, Body::Refresh(_) | Body::Release(_));
         if late_copies == 0.0 || !is_request || self.topology.is_calm(now) {
             return;
         }
@@ -133,15 +128,7 @@ impl Simulation {
         }
         let Message { from, to, body } = message;
         match (body, to) {
-            (
-                Body::Refresh {
-                    caller,
-                    refresh,
-                    sent_at,
-                    waited_for,
-                },
-                Node::Coordinator(index),
-            ) => self.refresh(index, (from, caller), (refresh, sent_at), waited_for),
+            (Body::Refresh(called), Node::Coordinator(index)) => self.refresh(index, from, called),
             (Body::Release(release), Node::Coordinator(index)) => {
                 let (now, receiver) = (self.now(), self.receiver(None, true));
                 let release = (&release, receiver);
@@ -173,31 +160,29 @@ impl Simulation {
             (Body::WatchEnd(watcher), _) => self.end_watch(watcher),
             (Body::Nudge { watcher, resource }, _) => self.nudge(watcher, resource),
             (
-                Body::Refresh { .. } | Body::Release(_) | Body::Failure(_) | Body::Watch { .. },
+                Body::Refresh(_) | Body::Release(_) | Body::Failure(_) | Body::Watch { .. },
                 Node::Envoy(_),
             ) => {}
         }
     }
 
     /// Hands a coordinator a request, which may wait in the socket of a master that stands still.
-    fn refresh(
-        &mut self,
-        index: usize,
-        (from, caller): (Node, Caller),
-        (refresh, sent_at): (Refresh, Instant),
-        waited_for: Option<Epoch>,
-    ) {
+    fn refresh(&mut self, index: usize, from: Node, called: CalledRefresh) {
+        let CalledRefresh {
+            caller,
+            refresh,
+            sent_at,
+            waited_for,
+        } = called;
         let prefers_past = self.coordinators[index].has_past() && self.faults.chance(50);
         let (now, receiver) = (self.now(), self.receiver(waited_for, prefers_past));
         let coordinator = &mut self.coordinators[index];
         let to = Node::Coordinator(index);
         if let Some((epoch, until)) = coordinator.waits(now, &refresh, receiver, &self.limits) {
-            let body = Body::Refresh {
-                caller,
-                refresh,
-                sent_at,
+            let body = Body::Refresh(CalledRefresh {
                 waited_for: Some(epoch),
-            };
+                ..CalledRefresh::new(sent_at, caller, refresh)
+            });
             let message = Box::new(Message { from, to, body });
             self.reached.count(Case::WaitedInSocket);
             return self.queue.push_at(until, Event::Message(message));
@@ -331,12 +316,9 @@ impl Simulation {
         {
             self.fail_parent_call((index, shard, epoch), (to, from), refresh);
         }
-        let refresh = call.refresh.map(|refresh| Body::Refresh {
-            caller,
-            refresh,
-            sent_at: now,
-            waited_for: None,
-        });
+        let refresh = call.refresh;
+        let refresh = refresh.map(|refresh| CalledRefresh::new(now, caller, refresh));
+        let refresh = refresh.map(Body::Refresh);
         let release = call.release.map(Body::Release);
         for body in refresh.into_iter().chain(release) {
             self.send(Message { from, to, body });

@@ -54,13 +54,7 @@ pub(super) struct Message {
 /// Content of a message.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
-    Refresh {
-        caller: Caller,
-        refresh: Refresh,
-        sent_at: Instant,
-        /// The term of the master in whose socket it has waited.
-        waited_for: Option<Epoch>,
-    },
+    Refresh(CalledRefresh),
     Release(Release),
     Answer {
         caller: Caller,
@@ -82,6 +76,16 @@ pub(super) enum Body {
         watcher: Watcher,
         resource: ResourceId,
     },
+}
+
+/// Refresh with its caller.
+#[derive(Clone, Debug)]
+pub(super) struct CalledRefresh {
+    pub(super) caller: Caller,
+    pub(super) refresh: Refresh,
+    pub(super) sent_at: Instant,
+    /// The term of the master in whose socket it has waited.
+    pub(super) waited_for: Option<Epoch>,
 }
 
 /// Caller of a refresh.
@@ -118,6 +122,20 @@ impl event_queue::Event for Event {
     }
 }
 
+// === impl CalledRefresh ===
+
+impl CalledRefresh {
+    /// Returns a refresh that was sent at `sent_at`.
+    pub(super) fn new(sent_at: Instant, caller: Caller, refresh: Refresh) -> Self {
+        Self {
+            caller,
+            refresh,
+            sent_at,
+            waited_for: None,
+        }
+    }
+}
+
 // === impl Message ===
 
 impl Message {
@@ -129,7 +147,7 @@ impl Message {
             }
         }
         match &self.body {
-            Body::Refresh { refresh, .. } => {
+            Body::Refresh(CalledRefresh { refresh, .. }) => {
                 for asks in refresh.scopes.iter().map(|scope| &scope.asks) {
                     for (_, ask) in asks {
                         let wants = ask.demand.wants().as_micros();

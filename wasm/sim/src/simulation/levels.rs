@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::Simulation;
-use super::event::{Body, Message};
+use super::event::{Body, CalledRefresh, Message};
 use crate::observer::{MessageContent, SentMessage};
 use crate::topology::Node;
 
@@ -79,7 +79,7 @@ impl Simulation {
         let traffic = &mut self.traffic.0[index];
         traffic.messages += 1;
         let content = match &message.body {
-            Body::Refresh { refresh, .. } => {
+            Body::Refresh(CalledRefresh { refresh, .. }) => {
                 traffic.refreshes += 1;
                 let asks = refresh.scopes.iter().map(|scope| scope.asks.len() as u64);
                 traffic.resources_asked += asks.sum::<u64>();

@@ -8,8 +8,8 @@ use super::setup::Regions;
 use super::{Envoy, Simulation};
 use crate::demand::Overlay;
 use crate::random::Random;
-use crate::scenario::{Cut, DemandChange, EventSpec, Scenario, Selection, Stop};
-use crate::topology::Node;
+use crate::scenario::{Cut, DemandChange, EventSpec, Scenario, Selection};
+use crate::topology::{ActiveCut, Node};
 
 // === impl Simulation ===
 
@@ -27,19 +27,13 @@ impl Simulation {
     /// Returns what an event makes happen.
     pub(super) fn planned_action(&mut self, event: &EventSpec) -> Option<Action> {
         if let Some(crash) = &event.crash {
-            return Some(Action::Crash {
-                coordinator: self.named(&crash.coordinator)?,
-                lasts: crash.lasts.0,
-                followed: crash.followed,
-            });
+            let coordinator = self.named(&crash.coordinator)?;
+            return Some(Action::Crash(coordinator, crash.clone()));
         }
         if let Some(hand_over) = &event.hand_over {
             let coordinator = self.named(&hand_over.coordinator)?;
-            return Some(Action::HandOver {
-                coordinator,
-                shards: self.shards(coordinator, hand_over.shard),
-                gap: hand_over.lasts.0,
-            });
+            let shards = self.shards(coordinator, hand_over.shard);
+            return Some(Action::HandOver(coordinator, shards, hand_over.lasts.0));
         }
         if let Some(lost) = &event.lose_term {
             let coordinator = self.named(&lost.coordinator)?;
@@ -47,62 +41,40 @@ impl Simulation {
             return Some(Action::LoseTerm(coordinator, shards, lost.clone()));
         }
         if let Some(stop) = &event.stop {
-            return Some(self.planned_stop(stop));
+            let coordinator = stop.coordinator.as_ref();
+            let coordinator = coordinator.and_then(|name| self.named(name));
+            let envoys = match coordinator {
+                Some(_) => Vec::new(),
+                None => self.select(&stop.envoys.clone().unwrap_or_default()),
+            };
+            return Some(Action::Stop(coordinator, envoys, stop.lasts.0));
         }
         if let Some(kill) = &event.kill {
-            let envoys = self.select(&kill.envoys);
-            let ends = Ends {
-                drain: kill.drain.0,
-                lasts: kill.lasts.0,
-            };
-            return Some(Action::Kill { envoys, ends });
+            let (drain, lasts) = (kill.drain.0, kill.lasts.0);
+            return Some(Action::Kill(
+                self.select(&kill.envoys),
+                Ends { drain, lasts },
+            ));
         }
         if let Some(deploy) = &event.deploy {
-            return Some(Action::Deploy {
-                envoys: self.select(&deploy.envoys),
-                batch: deploy.batch as usize,
-                every: deploy.every.0,
-                ends: Ends {
-                    drain: deploy.drain.0,
-                    lasts: deploy.lasts.0,
-                },
-            });
+            return Some(Action::Deploy(self.select(&deploy.envoys), deploy.clone()));
         }
         if let Some(scale) = &event.scale {
             let mut groups = self.scenario.envoys.iter();
-            return Some(Action::Scale {
-                kind: groups.position(|group| group.name == scale.group)?,
-                to: scale.to,
-                drain: scale.drain.0,
-            });
+            let kind = groups.position(|group| group.name == scale.group)?;
+            return Some(Action::Scale(kind, scale.clone()));
         }
         if let Some(cut) = &event.cut {
             return Some(self.planned_cut(cut));
         }
         if let Some(demand) = &event.demand {
-            return Some(Action::Demand {
-                envoys: self.select(&demand.envoys),
-                change: overlay(demand),
-                lasts: demand.lasts.0,
-            });
+            let (envoys, lasts) = (self.select(&demand.envoys), demand.lasts.0);
+            return Some(Action::Demand(envoys, overlay(demand), lasts));
         }
         if let Some(trap) = &event.trap {
             return Some(Action::Trap(self.select(&trap.envoys)));
         }
         event.limits.map(Action::Limits)
-    }
-
-    fn planned_stop(&mut self, stop: &Stop) -> Action {
-        let coordinator = stop.coordinator.as_ref();
-        let coordinator = coordinator.and_then(|name| self.named(name));
-        Action::Stop {
-            envoys: match coordinator {
-                Some(_) => Vec::new(),
-                None => self.select(&stop.envoys.clone().unwrap_or_default()),
-            },
-            coordinator,
-            lasts: stop.lasts.0,
-        }
     }
 
     fn planned_cut(&mut self, cut: &Cut) -> Action {
@@ -116,13 +88,13 @@ impl Simulation {
             nodes.extend(self.nodes_below(top));
         }
         let mut regions = Regions::of_all(&self.scenario);
-        Action::Cut {
+        let active = ActiveCut {
             region: cut.region.as_ref().map(|region| regions.number(region)),
-            name: name_of(cut),
             nodes,
             direction: cut.direction,
-            lasts: cut.lasts.0,
-        }
+            until: self.now(),
+        };
+        Action::Cut(name_of(cut), active, cut.lasts.0)
     }
 
     /// Returns the coordinators below the one at `top`, and the Envoys that ask it or these.

@@ -67,6 +67,10 @@ fn envoys_that_count_alone_admit_more_than_one_bucket() {
     // 150 in each of 30 seconds, of which 100 and the burst are allowed.
     let beyond = 30.0 * 50.0 - 100.0;
     assert!((figures.beyond_ideal - beyond).abs() < 10.0, "{figures:?}");
+    assert!(
+        figures.beyond_rest > 0.9 * beyond,
+        "nothing explains it: {figures:?}"
+    );
     assert!(figures.least_of_ideal.unwrap() > 1.4, "{figures:?}");
     assert_eq!(figures.of_ideal, Some(1.0));
 }
