@@ -42,9 +42,10 @@ const CASES: [Case; 3] = [
 
 /// Tokens that each tenant wants at each Envoy, as a multiple of the bound.
 const WANTED: u64 = 20;
-/// Rounds of single requests until each Envoy has leases.
-const ROUNDS: u32 = 15;
-const ROUND: Duration = Duration::from_millis(100);
+/// Rounds of single requests until each Envoy has leases: half of the limit for more than a second, for until
+/// then its clients draw.
+const ROUNDS: u32 = 30;
+const ROUND: Duration = Duration::from_millis(50);
 
 /// Leads of the tenants of a case over each other, in one queue or in all.
 #[derive(Default)]

@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use self::draw::LeaseBefore;
+use self::draw::{Credit, LeaseBefore};
 use super::demand_estimator::DemandEstimator;
 use super::draws::Draws;
 use super::policy::Policy;
@@ -122,7 +122,7 @@ impl RateLimiter {
             let until = self.draws.need(now, need, until);
             return DrawResult::Pending { until };
         }
-        let drawn = self.draw_at_once(now, policy, need, workers);
+        let drawn = self.draw_unheld(now, policy, need, workers, Credit::None);
         match (drawn, self.draws.held_until) {
             (DrawResult::Denied { .. }, Some(until)) if now < until => {
                 DrawResult::Pending { until }
@@ -132,7 +132,8 @@ impl RateLimiter {
     }
 
     /// Like [`RateLimiter::draw`] for a request that cannot be held: while the first answer is
-    /// awaited it draws from the capacity without a lease, and others may go on waiting.
+    /// awaited it draws from the capacity without a lease, and others may go on waiting. Where tokens have to
+    /// be asked for it passes and owes them, if there were many.
     pub fn draw_at_once(
         &mut self,
         now: Instant,
@@ -140,7 +141,7 @@ impl RateLimiter {
         need: Tokens,
         workers: u32,
     ) -> DrawResult {
-        self.draw_unheld(now, policy, need, workers, false)
+        self.draw_unheld(now, policy, need, workers, Credit::OfMany)
     }
 
     fn take(&mut self, now: Instant, need: Tokens, workers: u32) -> DrawResult {

@@ -276,8 +276,10 @@ impl<'a> ClientView<'a> {
     /// Returns the tokens that have passed and must be paid before more pass.
     pub fn owed(&self) -> f64 {
         let now = self.clock();
-        let balance = |rate| balance(rate, now, self.policy());
-        self.rate().map_or(0.0, |rate| (-balance(rate)).max(0.0))
+        self.rate().map_or(0.0, |rate| {
+            let debt = -balance(rate, now, self.policy());
+            tokens(rate.owed()) + debt.max(0.0)
+        })
     }
 
     /// Returns the tokens that have passed and that the process's bucket does not know of.

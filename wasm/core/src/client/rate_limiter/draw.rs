@@ -10,6 +10,24 @@ use crate::lease::DrawAnswer;
 use crate::units::{Capacity, Instant, Rate, Tokens};
 use core::time::Duration;
 
+/// Rate of a limit from which a request may pass, though the answer to its draw is late: the limit earns what
+/// is owed within a moment.
+const OWED_FROM: Rate = Rate::from_whole(20);
+
+/// Part of the burst that such requests may owe.
+const OWED_PARTS: u64 = 16;
+
+/// Tokens that may be spent before they have been drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Credit {
+    /// None.
+    None,
+    /// A few, of a limit of which most are there, as far as it is known.
+    OfMany,
+    /// As many as are there, as far as it is known.
+    OfAll,
+}
+
 /// State of a limiter when an answer comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeaseBefore {
@@ -31,7 +49,7 @@ impl RateLimiter {
         need: Tokens,
         workers: u32,
     ) -> DrawResult {
-        self.draw_unheld(now, policy, need, workers, true)
+        self.draw_unheld(now, policy, need, workers, Credit::OfAll)
     }
 
     /// Draws for a request that is not held.
@@ -41,14 +59,14 @@ impl RateLimiter {
         policy: &Policy,
         need: Tokens,
         workers: u32,
-        on_credit: bool,
+        credit: Credit,
     ) -> DrawResult {
         self.lease.rouse(now, policy);
         self.settle_bucket(now, policy);
         self.set_flow(now, policy);
         match self.draws.take(need) {
             true => DrawResult::Tokens(need),
-            false if self.can_draw(now) => self.draw_of_fleet(now, policy, need, on_credit),
+            false if self.can_draw(now) => self.draw_of_fleet(now, policy, need, credit),
             false => self.take(now, need, workers),
         }
     }
@@ -72,6 +90,11 @@ impl RateLimiter {
     /// Whether requests may wait at `now` for an answer.
     pub fn is_awaited(&self, now: Instant) -> bool {
         self.lease.state(now) == LeaseState::Pending || self.draws.is_under_way(now)
+    }
+
+    /// Tokens that were spent and have not been drawn.
+    pub fn owed(&self) -> Tokens {
+        self.draws.owed
     }
 
     /// Notes that tokens have been spent that may not have been drawn, and has them asked for.
@@ -100,7 +123,7 @@ impl RateLimiter {
         now: Instant,
         policy: &Policy,
         need: Tokens,
-        on_credit: bool,
+        credit: Credit,
     ) -> DrawResult {
         let burst = self.whole_burst();
         if need > burst {
@@ -113,7 +136,7 @@ impl RateLimiter {
                 retry_at: owed_for.map(|time| next.saturating_add(time)),
             };
         }
-        if on_credit && level >= micros(need) {
+        if self.may_owe(need, credit, level) {
             self.owe_fleet(now, policy, need);
             return DrawResult::Tokens(need);
         }
@@ -124,6 +147,22 @@ impl RateLimiter {
         let earned_in = self.whole_rate().time_for(needs);
         DrawResult::Denied {
             retry_at: earned_in.map(|time| now.saturating_add(time)),
+        }
+    }
+
+    /// Whether `need` tokens may be spent and owed, where the fleet has `level`, as far as it is known.
+    fn may_owe(&self, need: Tokens, credit: Credit, level: i64) -> bool {
+        let burst = self.whole_burst().as_micros();
+        let many = Tokens::from_micros(burst / 2).saturating_add(need);
+        let most = Tokens::from_micros(burst / OWED_PARTS).max(Tokens::ONE);
+        match credit {
+            Credit::None => false,
+            Credit::OfMany => {
+                self.whole_rate() >= OWED_FROM
+                    && level >= micros(many)
+                    && self.draws.owed.saturating_add(need) <= most
+            }
+            Credit::OfAll => level >= micros(need),
         }
     }
 

@@ -120,13 +120,12 @@ impl Allocation {
     }
 
     /// Notes that the client of `entry` has so many tokens more of the fleet's bucket.
-    pub(super) fn note_tokens(&mut self, now: Instant, entry: &mut ClientEntry, tokens: Tokens) {
+    pub(super) fn note_tokens(&mut self, entry: &mut ClientEntry, tokens: Tokens) {
         let before = entry.totals();
         entry.draws.granted = entry.draws.granted.saturating_add(tokens);
         entry.draws.holds = entry.draws.holds.saturating_add(tokens);
         self.is_used |= tokens > Tokens::ZERO;
         self.replace_totals(before, entry.totals());
-        self.fill(now);
     }
 
     /// Permits up to which the client of `entry` may begin requests: its share of those that it is leased, for
@@ -202,7 +201,8 @@ impl Allocation {
             self.note_lack(now, entry.wants(), &mut PoolLink(None));
         }
         self.drawn = self.drawn.saturating_add(tokens);
-        self.note_tokens(now, entry, tokens);
+        self.note_tokens(entry, tokens);
+        self.fill(now);
         next
     }
 

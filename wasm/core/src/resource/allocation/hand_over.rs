@@ -11,24 +11,39 @@ impl Allocation {
     /// where its lease grows, the fleet's bucket can hold so much less.
     pub(super) fn hand_over(&mut self, now: Instant, entry: &mut ClientEntry, leased: Capacity) {
         let gets = entry.granted.capacity;
-        if gets <= leased || !self.begins_with_tokens(now, entry) {
-            return;
+        if gets > leased && self.begins_with_tokens(now, entry) {
+            let has = self.part(leased).saturating_add(entry.draws.holds);
+            let lacks = self.part(gets).saturating_sub(has);
+            let tokens = self.take_for_lease(now, entry, lacks);
+            self.note_tokens(entry, tokens);
         }
-        let part = |capacity| match capacity {
-            Capacity::ZERO => Tokens::ZERO,
-            capacity => self.limit.burst_for(capacity),
-        };
-        let has = part(leased).saturating_add(entry.draws.holds);
-        let lacks = part(gets).saturating_sub(has);
+        // What it holds, and what is on its way, is soon in its bucket, which counts with its lease.
+        let before = entry.totals();
+        entry.draws.holds = entry.draws.holds.saturating_sub(self.part(gets));
+        self.replace_totals(before, entry.totals());
+        self.fill(now);
+    }
+
+    /// Tokens of the fleet's bucket for a lease whose bucket lacks so many.
+    fn take_for_lease(&mut self, now: Instant, entry: &ClientEntry, lacks: Tokens) -> Tokens {
         let Some(bucket) = &mut self.fleet else {
-            return;
+            return Tokens::ZERO;
         };
-        let mut tokens = bucket.take(now, lacks, Tokens::ONE, Tokens::ZERO);
+        let tokens = bucket.take(now, lacks, Tokens::ONE, Tokens::ZERO);
         // What brought a new client may pass.
-        if tokens < Tokens::ONE && entry.draws.granted == Tokens::ZERO {
-            tokens = bucket.advance(now);
+        let is_new = entry.draws.granted == Tokens::ZERO;
+        match tokens < Tokens::ONE && is_new {
+            true => bucket.advance(now),
+            false => tokens,
         }
-        self.note_tokens(now, entry, tokens);
+    }
+
+    /// Part of the burst that goes with a lease.
+    fn part(&self, leased: Capacity) -> Tokens {
+        match leased {
+            Capacity::ZERO => Tokens::ZERO,
+            leased => self.limit.burst_for(leased),
+        }
     }
 
     /// The answer for a client with a lease: its bucket begins with no more than what it was handed over.

@@ -325,3 +325,35 @@ fn tokens_that_were_drawn_are_in_the_bucket_of_the_lease_that_follows() {
     assert!(p.answer(request.sequence, 1, &leased(100, 7)));
     assert_eq!(p.passes(10), 5, "two of the draw, and three with the lease");
 }
+
+#[test]
+fn a_request_whose_answer_is_late_passes_where_there_are_many_tokens() {
+    let of = |rate: u64, left: u64, tokens: u64| Answer {
+        capacity: Capacity::from_whole(rate),
+        burst: Some(Tokens::from_whole(rate)),
+        draw: Some(DrawAnswer {
+            granted: Tokens::from_whole(tokens),
+            left: Tokens::from_whole(left),
+            next: None,
+        }),
+        ..answer(0)
+    };
+    for (rate, left, passes) in [(160, 150, 10), (160, 60, 0), (10, 10, 0)] {
+        let mut p = Process::new();
+        p.attempt(1);
+        let request = p.ask();
+        assert!(p.answer(request.sequence, 1, &of(rate, left, 1)));
+        assert_eq!(p.attempt(0), DrawResult::Tokens(Tokens::ONE));
+        assert!(
+            matches!(p.attempt(1), DrawResult::Pending { .. }),
+            "it waits first"
+        );
+        let policy = p.policy.clone();
+        let late = |p: &mut Process| {
+            let draw = p.limiter.draw_at_once(p.now, &policy, Tokens::ONE, 1);
+            draw == DrawResult::Tokens(Tokens::ONE)
+        };
+        let passed = (0..100).filter(|_| late(&mut p)).count();
+        assert_eq!(passed, passes, "of {left} of {rate}");
+    }
+}
