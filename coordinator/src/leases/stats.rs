@@ -62,7 +62,7 @@ pub struct LeaseStats {
     pub learning: BTreeMap<ShardId, usize>,
     /// Sums of leases from the parent.
     pub borrowed: BTreeMap<Unit, BorrowedStats>,
-    /// Tokens that clients have drawn of small limits.
+    /// Tokens that clients have drawn of limits that are not leased.
     pub drawn: f64,
 }
 

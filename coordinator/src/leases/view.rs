@@ -66,7 +66,7 @@ pub struct UnitSummary {
     /// The binding limit; null if nothing limits the resource.
     #[serde(default)]
     pub limited_by: Option<LimitedBy>,
-    /// Tokens of a small limit, which clients draw instead of having leases; absent if they have leases.
+    /// Tokens of a limit of which clients draw instead of having leases; absent if they have leases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub bucket: Option<BucketView>,

@@ -136,10 +136,12 @@ impl Fleet {
         self.share().await;
     }
 
-    /// Waits until each node has a lease, so that nothing passes without one, and begins to count.
+    /// Waits until the nodes have leases of all, so that nothing passes without one, and begins to count. They draw
+    /// for a second before.
     async fn begin(&mut self) {
         let began = Instant::now();
-        while self.lent().await.has.len() < self.nodes.len() {
+        let is_leased = |lent: &Lent, nodes| lent.has.len() >= nodes && lent.sum > 0.9 * CAPACITY;
+        while !is_leased(&self.lent().await, self.nodes.len()) {
             assert!(began.elapsed() < NEVER, "seed {}: no lease", self.seed);
             sleep(Duration::from_millis(5)).await;
         }

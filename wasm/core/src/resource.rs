@@ -38,7 +38,7 @@ use self::allocation::{ClientEntry, TieBreak};
 pub use self::fleet_bucket::{FleetBucket, FleetBucketSnapshot};
 use self::silence::watch;
 pub use self::snapshot::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
-pub use self::stored_bucket::{BucketChange, SLOW_FROM, StoredBucket};
+pub use self::stored_bucket::{BucketChange, SLOW_FROM, StoredBucket, is_slow};
 pub use self::throttled::ThrottledSince;
 use crate::deadlines::Deadlines;
 use crate::hash::{fnv1a, fnv1a_after};

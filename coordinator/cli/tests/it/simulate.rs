@@ -37,10 +37,17 @@ pub(crate) fn limits_of(name: &str) -> Vec<Value> {
 /// the start, and at most so many leases may be lost.
 #[track_caller]
 fn plays(name: &str, handed_out: f64, lost: u64) {
+    plays_by(name, "of_attainable", handed_out, lost);
+}
+
+/// The same by another part: clients of a limit that is little used have no leases.
+#[track_caller]
+fn plays_by(name: &str, part: &str, least: f64, lost: u64) {
     let figures = figures(name, "0");
     let number = |field: &str| figures[field].as_f64().unwrap();
-    assert!(number("first_lease") < 1.0, "{name}: {figures}");
-    assert!(number("of_attainable") >= handed_out, "{name}: {figures}");
+    // Clients draw for a second before they have leases.
+    assert!(number("first_lease") < 1.5, "{name}: {figures}");
+    assert!(number(part) >= least, "{name}: {figures}");
     assert_eq!(number("over_capacity"), 0.0, "{name}: {figures}");
     assert!(number("leases_lost") as u64 <= lost, "{name}: {figures}");
 }
@@ -64,7 +71,7 @@ fn doorman_7_is_an_hour_of_mishaps() {
 
 #[test]
 fn a_flash_crowd_and_three_regions_use_what_there_is() {
-    plays("flash-crowd", 0.99, 0);
+    plays_by("flash-crowd", "of_ideal", 0.999, 0);
     plays("three-regions", 0.99, 0);
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
-use tollgate_core::lease::{ClientId, Origin};
+use tollgate_core::lease::{Answer, ClientId, Origin};
 use tollgate_core::lease_server::{DrainError, LeaseServer};
+use tollgate_core::resource::is_slow;
 use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;
@@ -161,13 +162,17 @@ impl DriverHandle {
 
 // === free functions ===
 
-/// Takes out the answers that tell of tokens: another master may not know of them.
+/// Takes out the answers that tell of tokens of a bucket that is stored: another master may not know of them.
 fn withhold_draws(answers: &mut Vec<ScopeAnswer>) {
     for answer in answers {
-        let units = answer.outcome.iter().flatten();
-        let mut draws = units.filter_map(|unit| unit.answer.draw.as_ref());
-        if draws.next().is_some() {
+        let mut units = answer.outcome.iter().flatten();
+        if units.any(|unit| tells_of_stored(&unit.answer)) {
             answer.outcome = Err(LeaseError::NotStored.into());
         }
     }
+}
+
+fn tells_of_stored(answer: &Answer) -> bool {
+    let burst = answer.burst.filter(|_| answer.draw.is_some());
+    burst.is_some_and(|burst| is_slow(answer.capacity.as_rate(), burst))
 }

@@ -24,7 +24,7 @@ type Labels = Vec<(&'static str, String)>;
 impl LeaseStats {
     /// Registers its figures.
     pub fn register(&self, registry: &mut Registry) {
-        let help = "Tokens that clients have drawn of small limits, which are not leased";
+        let help = "Tokens that clients have drawn of limits that are not leased";
         registry.register("drawn", help, ConstCounter::new(self.drawn));
         self.register_units(registry);
         self.register_scopes(registry);

@@ -122,13 +122,19 @@ rls: {domains: {edge: {scopes: [{scope: 'tenant/{tenant}'}]}}}";
     let proxy = proxy(&cluster.nodes[1]);
     let acme = || descriptor("tenant", "acme");
     proxy.leased(acme()).await;
+    // Of a limit that is little used it draws, and has nothing when the master is away.
+    let busy_until = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < busy_until {
+        proxy.one(acme()).await;
+        sleep(Duration::from_millis(12)).await;
+    }
     cluster.nodes[0].lost(shard).await;
     cluster.forget(shard).await;
 
     let leased = proxy.one(hits(acme(), 20)).await;
     assert_eq!(leased.code(), Code::Ok);
     let left = leased.limit_remaining;
-    assert!((30..50).contains(&left), "{left} of a burst of 50");
+    assert!((25..50).contains(&left), "{left} of a burst of 50");
     // The next hit comes after 10 ms at the rate of the lease, and after half a second at the safe
     // capacity, which the coordinator has told along with the lease.
     let began = Instant::now();

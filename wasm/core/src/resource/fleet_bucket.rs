@@ -1,16 +1,16 @@
 //! Bucket of the whole fleet: the tokens of a limit that no client has.
 //!
 //! A lease is a rate, and people limit counts: a fortieth of 100 a minute is a token each 24 s, in a
-//! bucket that holds less than one. So clients of a small limit have no lease, and draw each token of this
-//! bucket.
+//! bucket that holds less than one. So clients of a small limit, or of one that is little used, have no lease,
+//! and draw each token of this bucket.
 //!
 //! The tokens here, and those that clients hold, are the limit's burst at most; it fills at the capacity,
-//! less leases of clients that cannot draw. So all clients together admit at most `burst + rate * t` in any
+//! less what is leased. So all clients together admit at most `burst + rate * t` in any
 //! time `t` (`docs/design-fleet-bucket.md`).
 
 use core::time::Duration;
 
-use super::stored_bucket::{SLOW_FROM, Stored, StoredBucket, ahead};
+use super::stored_bucket::{Stored, StoredBucket, ahead, is_slow};
 use crate::bucket::{BucketState, TokenBucket};
 use crate::units::{Instant, Rate, Tokens};
 
@@ -43,6 +43,8 @@ pub struct FleetBucketSnapshot {
     pub left: Tokens,
     /// Burst of the limit.
     pub whole: Tokens,
+    /// Tokens that were taken before they were there, and have not been paid.
+    pub owed: Tokens,
     /// Tokens that are lacking, of those that were ever taken of it.
     pub lacking: Tokens,
     /// Time until which all tokens are promised.
@@ -85,8 +87,7 @@ impl FleetBucket {
         held: Tokens,
         lease: Duration,
     ) -> Option<(StoredBucket, bool)> {
-        let time_to_fill = rate.time_for(self.whole);
-        if time_to_fill.is_some_and(|time| time < SLOW_FROM) {
+        if !is_slow(rate, self.whole) {
             return None;
         }
         let left = self.left(now);
@@ -168,10 +169,10 @@ impl FleetBucket {
     }
 
     /// Takes a token that is not there yet, for a client with a lease that would begin with nothing; the next
-    /// ones pay for it. None if an eighth of the burst was taken in this way.
+    /// ones pay for it. None if more than an eighth of the burst was taken in this way.
     pub(super) fn advance(&mut self, now: Instant) -> Tokens {
         let most = self.whole.as_micros() / ADVANCED_PARTS;
-        if self.bucket.balance(now).unsigned_abs() > most {
+        if self.bucket.balance(now).min(0).unsigned_abs() > most {
             return Tokens::ZERO;
         }
         self.bucket.charge(now, Tokens::ONE);
@@ -245,6 +246,7 @@ impl FleetBucket {
         FleetBucketSnapshot {
             left: self.left(now),
             whole: self.whole,
+            owed: Tokens::from_micros(self.bucket.balance(now).min(0).unsigned_abs()),
             lacking: self.bucket.lacking(now),
             turn_in: self.turn_at.saturating_since(now),
             pressure: self.pressure,
@@ -253,9 +255,15 @@ impl FleetBucket {
 
     pub(super) fn of(now: Instant, snapshot: &FleetBucketSnapshot) -> Self {
         // Its size follows from the tokens that clients hold, and these are restored later.
-        let FleetBucketSnapshot { left, lacking, .. } = *snapshot;
+        let FleetBucketSnapshot {
+            left,
+            owed,
+            lacking,
+            ..
+        } = *snapshot;
+        let balance = i64::try_from(left.as_micros()).unwrap_or(i64::MAX);
         let bucket = BucketState {
-            balance: i64::try_from(left.as_micros()).unwrap_or(i64::MAX),
+            balance: balance.saturating_sub_unsigned(owed.as_micros()),
             last: now,
             remainder: 0,
             rate: Rate::ZERO,

@@ -122,6 +122,7 @@ impl Resource {
                 return Err(key.id);
             }
             let entry = resource.allocation.restore(now, key.tie_break(), snapshot);
+            resource.allocation.is_drawn |= snapshot.draws.is_offered;
             resource.expiries.insert(entry.queued_at, key.clone());
             resource.clients.insert(key, entry);
         }

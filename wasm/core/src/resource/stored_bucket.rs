@@ -90,6 +90,12 @@ impl Stored {
 
 // === free functions ===
 
+/// Whether the bucket of a limit of `rate` and `burst` is stored.
+pub fn is_slow(rate: Rate, burst: Tokens) -> bool {
+    let time_to_fill = rate.time_for(burst);
+    time_to_fill.is_none_or(|time| time >= SLOW_FROM)
+}
+
 /// Part of a burst that a store may say is missing beside what is, in whole tokens.
 pub(super) fn ahead(whole: Tokens) -> Tokens {
     let part = whole.whole().checked_div(AHEAD_PART);

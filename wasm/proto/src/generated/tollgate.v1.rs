@@ -816,6 +816,9 @@ pub struct FleetBucketSnapshot {
     /// Draws that got nothing, beyond those that got something.
     #[prost(uint32, tag = "5")]
     pub pressure: u32,
+    /// Tokens that were taken before they were there, and have not been paid.
+    #[prost(uint64, tag = "6")]
+    pub owed: u64,
 }
 /// State of one run of a client of a resource. Without an incarnation and a term it is one
 /// whose protocol does not tell its runs apart, such as Doorman's.

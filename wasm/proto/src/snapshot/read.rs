@@ -199,6 +199,7 @@ fn bucket(message: &v1::FleetBucketSnapshot) -> FleetBucketSnapshot {
     FleetBucketSnapshot {
         left: Tokens::from_micros(message.left),
         whole: Tokens::from_micros(message.whole),
+        owed: Tokens::from_micros(message.owed),
         lacking: Tokens::from_micros(message.lacking),
         turn_in: Duration::from_millis(message.turn_ms),
         pressure: message.pressure,

@@ -212,6 +212,7 @@ impl From<FleetBucketSnapshot> for v1::FleetBucketSnapshot {
         Self {
             left: bucket.left.as_micros(),
             whole: bucket.whole.as_micros(),
+            owed: bucket.owed.as_micros(),
             lacking: bucket.lacking.as_micros(),
             turn_ms: left_ms(bucket.turn_in),
             pressure: bucket.pressure,

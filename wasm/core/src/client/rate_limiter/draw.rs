@@ -15,7 +15,7 @@ use core::time::Duration;
 const OWED_FROM: Rate = Rate::from_whole(20);
 
 /// Part of the burst that such requests may owe.
-const OWED_PARTS: u64 = 16;
+const OWED_PARTS: u64 = 64;
 
 /// Tokens that may be spent before they have been drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use super::grant::suffices;
 use super::{
     Algorithm, Allocation, Answer, Capacity, ClientEntry, Instant, LeaseTerms, SafeCapacity, Tokens,
 };
+use crate::units::mul_div;
 
 /// Length of the lease of nothing that a client gets while it waits for its part, in refresh
 /// intervals.
@@ -38,7 +39,7 @@ impl Allocation {
         Answer {
             lease: (known && !duration.is_zero()).then(|| LeaseTerms {
                 capacity,
-                burst: self.burst(capacity),
+                burst: self.lease_burst(entry, capacity),
                 duration,
                 fingerprint: entry.fingerprint,
             }),
@@ -118,6 +119,22 @@ impl Allocation {
             }
             SafeCapacity::Dynamic | SafeCapacity::Client => None,
         }
+    }
+
+    /// The part of the burst that goes with a lease of `gets` of the client of `entry`. Of a limit that is drawn
+    /// at other times it is what others leave: those with leases, and those that hold tokens.
+    pub(super) fn lease_burst(&self, entry: &ClientEntry, gets: Capacity) -> Tokens {
+        let part = self.burst(gets);
+        if self.unit.is_concurrency() || self.fleet.is_none() || !self.may_be_drawn() {
+            return part;
+        }
+        let (whole, burst) = (self.limit.capacity, self.limit.burst);
+        let others = self.sum_has.saturating_sub(entry.has().as_micros().into());
+        let leased = Capacity::from_sum(others).min(whole).as_micros();
+        let gathered = mul_div(burst.as_micros(), leased, whole.as_micros().into());
+        let held = self.held_by_clients().saturating_sub(entry.draws.holds);
+        let taken = Tokens::from_micros(gathered).saturating_add(held);
+        part.min(burst.saturating_sub(taken).max(Tokens::ONE))
     }
 
     /// The part of the burst that goes with `gets`: the least of the resource's, the pool's and the

@@ -20,8 +20,11 @@ const REPORT_AFTER: Duration = Duration::from_millis(20);
 /// Part of the burst that clients may hold together for a refresh interval.
 const HELD_PARTS: u64 = 8;
 
+/// Part of the burst that a client may spend before it reports it.
+const SPENT_PARTS: u64 = 16;
+
 /// Part of the burst that clients may have drawn ahead together.
-const AHEAD_PARTS: u64 = 16;
+const AHEAD_PARTS: u64 = 8;
 
 /// Part of the burst that may be lacking when clients draw ahead.
 const SPARE_PARTS: u64 = 4;
@@ -99,11 +102,12 @@ impl Allocation {
         if entry.gives_back {
             return Some(self.permits(now, entry));
         }
+        entry.draws.is_offered |= self.waits_for_lease(now, entry);
         if !entry.draws.is_offered {
             if request.is_some() {
-                self.hand_over(now, entry, leased);
+                self.bring_tokens(now, entry, leased);
             }
-            return self.handed_over(now, entry);
+            return self.brought_tokens(now, entry);
         }
         self.fill(now);
         let next = request.and_then(|request| self.grant_tokens(now, client, entry, request));
@@ -269,22 +273,32 @@ impl Allocation {
         interval: Duration,
     ) -> Duration {
         let reported = request.map_or(Tokens::ZERO, |request| request.holds);
-        let held = self.held_by_clients().as_micros();
-        let is_much = held.saturating_mul(HELD_PARTS) > self.limit.burst.as_micros();
         let soon = interval.min(self.times(now).min_refresh);
         if entry.draws.is_offered && !self.is_drawn {
             // It gets a lease the next time.
             return soon;
         }
-        // What is spent needs no room where each token is drawn as soon as it is there.
-        let has_room = self.fleet.is_some_and(|bucket| bucket.is_exhausted(now));
-        if !entry.draws.is_offered || entry.draws.holds == Tokens::ZERO || !is_much || has_room {
+        if !entry.draws.is_offered || !self.lacks_room(now, entry, reported) {
             return interval;
         }
         match entry.draws.holds > reported {
             true => soon.min(REPORT_AFTER),
             false => soon,
         }
+    }
+
+    /// Whether tokens that the client of `entry` will have spent soon are much of the burst, and lack in the
+    /// fleet's bucket until it reports that. They do not where each token is drawn as soon as it is there.
+    fn lacks_room(&self, now: Instant, entry: &ClientEntry, reported: Tokens) -> bool {
+        let burst = self.limit.burst.as_micros();
+        let held = self.held_by_clients().as_micros();
+        let granted = entry.draws.holds.saturating_sub(reported);
+        let expected = entry.wants().as_rate().tokens_in(self.times(now).refresh);
+        let spends = granted.max(expected).min(entry.draws.holds).as_micros();
+        let is_exhausted = self.fleet.is_some_and(|bucket| bucket.is_exhausted(now));
+        held.saturating_mul(HELD_PARTS) > burst
+            && spends.saturating_mul(SPENT_PARTS) > burst
+            && !is_exhausted
     }
 
     /// Time until which the fleet's bucket is to be remembered without clients: until it is full, if any of

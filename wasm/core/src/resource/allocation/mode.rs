@@ -28,10 +28,12 @@ const LOW_PARTS: u64 = 8;
 /// Time for which clients that begin to want more draw all the same, as long as there are tokens.
 const LEASED_AFTER: Duration = Duration::from_secs(1);
 
-/// Part of a limit below which its clients draw, if they want little: a burst may then come through any of
-/// them. Clients that have leases draw again below the first, and those that draw have leases again from the
-/// second on.
-const DRAWN_BELOW_PARTS: (u64, u64) = (4, 2);
+/// Part of a limit, in eighths, of which clients that have leases want less when they draw again: a burst may
+/// then come through any of them.
+const DRAWN_BELOW_EIGHTHS: u64 = 2;
+
+/// The same of clients that draw, when they have leases again.
+const LEASED_FROM_EIGHTHS: u64 = 3;
 
 // === impl Allocation ===
 
@@ -73,15 +75,15 @@ impl Allocation {
         capacity.divided_by(self.shares.subclients()) < least
     }
 
-    /// Notes whether clients want a small part of the limit, and each of them little.
+    /// Notes since when clients do not want a small part of the limit, and each of them little.
     fn note_use(&mut self, now: Instant) {
         let wants = Capacity::from_sum(self.shares.sum_wants());
-        let parts = match self.is_drawn {
-            true => DRAWN_BELOW_PARTS.1,
-            false => DRAWN_BELOW_PARTS.0,
+        let eighths = match self.is_drawn {
+            true => LEASED_FROM_EIGHTHS,
+            false => DRAWN_BELOW_EIGHTHS,
         };
-        let is_little =
-            wants < self.limit.capacity.divided_by(parts) && self.is_below(wants, DRAWN_BELOW_EACH);
+        let part = self.limit.capacity.divided_by(8).saturating_mul(eighths);
+        let is_little = wants < part && self.is_below(wants, DRAWN_BELOW_EACH);
         self.busy_since = match is_little {
             true => None,
             false => self.busy_since.or(Some(now)),

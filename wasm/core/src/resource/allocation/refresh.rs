@@ -63,7 +63,7 @@ impl Allocation {
         self.report(pool);
         self.note_draw(now, &mut entry, request.draw.as_ref());
         self.note_tally(now, &mut entry, request.tally);
-        let leased = entry.granted.capacity;
+        let leased = entry.granted.capacity.min(request.has);
         let answer = self.settle(now, &mut entry, request, pool);
         let draw = self.draw(now, tie_break, &mut entry, request.draw.as_ref(), leased);
         let answer = Answer {
@@ -116,7 +116,8 @@ impl Allocation {
         let grows = self.would_grow(entry, wanted);
         let learned = now >= self.learning_until && !self.is_pending() && !entry.granted_pending;
         let waits = early && learned && !grows && !self.draws_permits(entry);
-        let leased = entry.granted.capacity;
+        // A lease that has ended for its client begins anew.
+        let leased = entry.granted.capacity.min(request.has);
         let answer = if twice || waits {
             // With the wants of this request and the lease of the answer before.
             entry.note_throttled(now);

@@ -166,3 +166,16 @@ fn a_request_that_needs_many_takes_all_or_none() {
         tokens(2)
     );
 }
+
+#[test]
+fn what_was_taken_before_it_was_there_outlives_a_hand_over() {
+    let mut bucket = ten();
+    bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
+    assert_eq!(bucket.advance(NOW), Tokens::ONE);
+    assert_eq!(bucket.advance(NOW), Tokens::ONE, "an eighth was not taken");
+    assert_eq!(bucket.advance(NOW), Tokens::ZERO);
+    let mut restored = FleetBucket::of(at(9), &bucket.snapshot(NOW));
+    restored.set(at(9), Rate::from_whole(1), Tokens::ZERO);
+    assert_eq!(restored.left(at(11)), Tokens::ZERO);
+    assert_eq!(restored.left(at(12)), Tokens::ONE);
+}

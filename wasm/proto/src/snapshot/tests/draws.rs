@@ -23,14 +23,16 @@ pub(super) fn draws() -> impl Strategy<Value = ClientDraws> {
 }
 
 pub(super) fn bucket() -> impl Strategy<Value = FleetBucketSnapshot> {
-    let tokens = (tokens(), tokens(), tokens());
-    (tokens, ms(1 << 40), any::<u32>()).prop_map(|((left, whole, lacking), turn_in, pressure)| {
-        FleetBucketSnapshot {
+    let tokens = (tokens(), tokens(), tokens(), tokens());
+    let all = (tokens, ms(1 << 40), any::<u32>());
+    all.prop_map(
+        |((left, whole, owed, lacking), turn_in, pressure)| FleetBucketSnapshot {
             left,
             whole,
+            owed,
             lacking,
             turn_in,
             pressure,
-        }
-    })
+        },
+    )
 }

@@ -338,7 +338,7 @@ fn a_request_whose_answer_is_late_passes_where_there_are_many_tokens() {
         }),
         ..answer(0)
     };
-    for (rate, left, passes) in [(160, 150, 10), (160, 60, 0), (10, 10, 0)] {
+    for (rate, left, passes) in [(640, 600, 10), (640, 240, 0), (10, 10, 0)] {
         let mut p = Process::new();
         p.attempt(1);
         let request = p.ask();

@@ -1,0 +1,72 @@
+//! Tokens of the fleet's bucket that come with leases.
+
+use super::{Allocation, ClientEntry};
+use crate::lease::DrawAnswer;
+use crate::units::{Capacity, Instant, Tokens};
+
+// === impl Allocation ===
+
+impl Allocation {
+    /// Gives the client of `entry`, whose lease was of `leased` before, its part of the tokens that are there:
+    /// where its lease grows, the fleet's bucket can hold so much less.
+    pub(super) fn bring_tokens(&mut self, now: Instant, entry: &mut ClientEntry, leased: Capacity) {
+        let gets = entry.granted.capacity;
+        let part = self.lease_burst(entry, gets);
+        if gets > leased && self.begins_with_tokens(now, entry) {
+            let before = match leased {
+                Capacity::ZERO => Tokens::ZERO,
+                leased => self.limit.burst_for(leased),
+            };
+            let has = before.saturating_add(entry.draws.holds);
+            let tokens = self.take_for_lease(now, part.saturating_sub(has), has);
+            self.note_tokens(entry, tokens);
+        }
+        // Tokens that it holds, or that are on their way, are soon in its bucket, which counts with its lease.
+        let before = entry.totals();
+        entry.draws.holds = entry.draws.holds.saturating_sub(part);
+        self.replace_totals(before, entry.totals());
+        self.fill(now);
+    }
+
+    /// Tokens of the fleet's bucket for a lease whose bucket has `has` and lacks so many. A client that comes with
+    /// nothing may admit the request that brought it.
+    fn take_for_lease(&mut self, now: Instant, lacks: Tokens, has: Tokens) -> Tokens {
+        let Some(bucket) = &mut self.fleet else {
+            return Tokens::ZERO;
+        };
+        let tokens = bucket.take(now, lacks, Tokens::ONE, Tokens::ZERO);
+        let has_none = tokens == Tokens::ZERO && has == Tokens::ZERO;
+        match has_none && lacks >= Tokens::ONE {
+            true => bucket.advance(now),
+            false => tokens,
+        }
+    }
+
+    /// The answer for a client with a lease: its bucket begins with no more than what it was handed over.
+    pub(super) fn brought_tokens(&self, now: Instant, entry: &ClientEntry) -> Option<DrawAnswer> {
+        self.begins_with_tokens(now, entry).then(|| DrawAnswer {
+            granted: entry.draws.granted,
+            left: self.left(now),
+            next: None,
+        })
+    }
+
+    /// Whether the client of `entry` has a lease out of a limit that is drawn at other times.
+    fn begins_with_tokens(&self, now: Instant, entry: &ClientEntry) -> bool {
+        self.lets_draw(now, entry) && entry.told(now).capacity > Capacity::ZERO
+    }
+
+    /// Whether the client of `entry` could draw of the fleet's bucket now.
+    fn lets_draw(&self, now: Instant, entry: &ClientEntry) -> bool {
+        self.fleet.is_some()
+            && self.may_be_drawn()
+            && entry.can_draw()
+            && now >= self.learning_until
+    }
+
+    /// Whether the client of `entry` is to have a lease, and others have not given back any of it yet. It draws
+    /// what is there meanwhile.
+    pub(super) fn waits_for_lease(&self, now: Instant, entry: &ClientEntry) -> bool {
+        self.lets_draw(now, entry) && entry.told(now).capacity == Capacity::ZERO
+    }
+}
