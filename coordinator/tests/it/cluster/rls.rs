@@ -134,7 +134,7 @@ rls: {domains: {edge: {scopes: [{scope: 'tenant/{tenant}'}]}}}";
     let leased = proxy.one(hits(acme(), 20)).await;
     assert_eq!(leased.code(), Code::Ok);
     let left = leased.limit_remaining;
-    assert!((25..50).contains(&left), "{left} of a burst of 50");
+    assert!((25..=50).contains(&left), "{left} of a burst of 50");
     // The next hit comes after 10 ms at the rate of the lease, and after half a second at the safe
     // capacity, which the coordinator has told along with the lease.
     let began = Instant::now();

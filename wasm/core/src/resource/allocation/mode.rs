@@ -18,8 +18,9 @@ const DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(12);
 /// The same of permits: these are returned and drawn at intervals, however many requests there are.
 const PERMITS_DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(100);
 
-/// Capacity of a limit from which clients have leases of it, however many they are: a call for each
-/// request would cost more than what a bucket that is split loses.
+/// Capacity of a limit from which clients have leases of it, however many they are and however little they
+/// want, but for its first second: a call for each request would cost more than what a bucket that is split loses, and a lease
+/// outlives the coordinator.
 const LEASED_FROM: Capacity = Capacity::from_whole(1000);
 
 /// Part of the burst that is left where clients of a limit that is drawn have leases again.
@@ -75,7 +76,7 @@ impl Allocation {
         capacity.divided_by(self.shares.subclients()) < least
     }
 
-    /// Notes since when clients do not want a small part of the limit, and each of them little.
+    /// Notes since when clients do not want a small part of a limit that is not large, and each of them little.
     fn note_use(&mut self, now: Instant) {
         let wants = Capacity::from_sum(self.shares.sum_wants());
         let eighths = match self.is_drawn {
@@ -83,7 +84,9 @@ impl Allocation {
             false => DRAWN_BELOW_EIGHTHS,
         };
         let part = self.limit.capacity.divided_by(8).saturating_mul(eighths);
-        let is_little = wants < part && self.is_below(wants, DRAWN_BELOW_EACH);
+        let is_little = self.limit.capacity < LEASED_FROM
+            && wants < part
+            && self.is_below(wants, DRAWN_BELOW_EACH);
         self.busy_since = match is_little {
             true => None,
             false => self.busy_since.or(Some(now)),
