@@ -89,7 +89,7 @@ fn shared(algorithm: impl Strategy<Value = Algorithm>) -> impl Strategy<Value = 
     )
 }
 
-/// What one client wants, of up to `most` parts; most clients are of one priority.
+/// Wants of one client, of up to `most` parts; most clients are of one priority.
 fn band(most: u64) -> impl Strategy<Value = Band> {
     let priorities = prop_oneof![4 => Just(0), 1 => 0..3_u8];
     (0..=most, priorities, 1..5_u32).prop_map(|(parts, priority, weight)| Band {
@@ -99,7 +99,7 @@ fn band(most: u64) -> impl Strategy<Value = Band> {
     })
 }
 
-/// What each client wants.
+/// Wants of each client.
 fn bands(clients: usize) -> impl Strategy<Value = Vec<Band>> {
     let most = prop::sample::select(&[2000, 100, 3000, 60, 1_000_000_000][..]);
     most.prop_flat_map(move |most| prop::collection::vec(band(most), clients))

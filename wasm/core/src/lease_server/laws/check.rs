@@ -94,7 +94,7 @@ impl Table {
         self.granted.insert(run.clone(), granted);
     }
 
-    /// What may be lent beyond wants, as far as the server knows these.
+    /// Capacity that may be lent beyond wants, as far as the server knows these.
     fn headroom(&self, own: &Source) -> Capacity {
         let spare = |capacity: Capacity, wanted: u128| {
             let wanted = Capacity::from_micros(wanted as u64);

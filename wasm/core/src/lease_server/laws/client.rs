@@ -18,7 +18,7 @@ pub(super) struct Client {
     pub(super) run: ClientRun,
     /// The index of its resource.
     pub(super) member: usize,
-    /// What it wants.
+    /// Its wants.
     pub(super) band: Band,
     /// Refresh interval of the last answer.
     pub(super) interval: Duration,

@@ -372,7 +372,7 @@ impl Member {
 // === impl Source ===
 
 impl Source {
-    /// What clients divide: without the reserve.
+    /// Capacity that clients divide: without the reserve.
     pub(super) fn divided(&self) -> Capacity {
         let (quantum, capacity) = (Quantum::of(self.id.unit), self.limit.capacity);
         let reserve = quantum.floor(self.limit.reserve.of(capacity));
@@ -395,7 +395,7 @@ impl Source {
 
 // === free functions ===
 
-/// What the lease table counts for a client.
+/// Lease that the lease table counts for a client.
 pub(super) fn booked(resource: &Resource, run: &ClientRun) -> Option<Capacity> {
     let mut clients = resource.clients();
     let record = clients.find(|record| *record.id == run.id && record.run == run.run);

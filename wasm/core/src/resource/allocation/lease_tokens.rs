@@ -42,7 +42,7 @@ impl Allocation {
         }
     }
 
-    /// The answer for a client with a lease: its bucket begins with no more than what it was handed over.
+    /// The answer for a client with a lease: its bucket begins with no more than these tokens.
     pub(super) fn brought_tokens(&self, now: Instant, entry: &ClientEntry) -> Option<DrawAnswer> {
         self.begins_with_tokens(now, entry).then(|| DrawAnswer {
             granted: entry.draws.granted,

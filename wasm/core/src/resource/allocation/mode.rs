@@ -19,8 +19,8 @@ const DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(12);
 const PERMITS_DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(100);
 
 /// Capacity of a limit from which clients have leases of it, however many they are and however little they
-/// want, but for its first second: a call for each request would cost more than what a bucket that is split loses, and a lease
-/// outlives the coordinator.
+/// want, but for its first second: a call for each request would cost more than what a bucket that is
+/// split loses, and a lease outlives the coordinator.
 const LEASED_FROM: Capacity = Capacity::from_whole(1000);
 
 /// Part of the burst that is left where clients of a limit that is drawn have leases again.
@@ -76,7 +76,7 @@ impl Allocation {
         capacity.divided_by(self.shares.subclients()) < least
     }
 
-    /// Notes since when clients do not want a small part of a limit that is not large, and each of them little.
+    /// Notes since when the limit is busy: it is large, or clients want much of it, or much each.
     fn note_use(&mut self, now: Instant) {
         let wants = Capacity::from_sum(self.shares.sum_wants());
         let eighths = match self.is_drawn {

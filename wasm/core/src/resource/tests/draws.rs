@@ -18,7 +18,7 @@ struct Drawers {
     clients: [(u64, u64); 3],
     /// Attempts that it has not reported.
     attempts: [u64; 3],
-    /// What each wants, a second.
+    /// Wants of each, a second.
     wants: u64,
 }
 
