@@ -6,6 +6,8 @@ mod doorman;
 mod draws;
 mod knobs;
 mod learning;
+mod lease_tokens;
+mod permits;
 mod runs;
 mod silence;
 mod throttled;

@@ -6,7 +6,6 @@ use super::grant::suffices;
 use super::{
     Algorithm, Allocation, Answer, Capacity, ClientEntry, Instant, LeaseTerms, SafeCapacity, Tokens,
 };
-use crate::units::mul_div;
 
 /// Length of the lease of nothing that a client gets while it waits for its part, in refresh
 /// intervals.
@@ -128,13 +127,10 @@ impl Allocation {
         if self.unit.is_concurrency() || self.fleet.is_none() || !self.may_be_drawn() {
             return part;
         }
-        let (whole, burst) = (self.limit.capacity, self.limit.burst);
         let others = self.sum_has.saturating_sub(entry.has().as_micros().into());
-        let leased = Capacity::from_sum(others).min(whole).as_micros();
-        let gathered = mul_div(burst.as_micros(), leased, whole.as_micros().into());
         let held = self.held_by_clients().saturating_sub(entry.draws.holds);
-        let taken = Tokens::from_micros(gathered).saturating_add(held);
-        part.min(burst.saturating_sub(taken).max(Tokens::ONE))
+        let taken = self.burst_of_leases(others).saturating_add(held);
+        part.min(self.limit.burst.saturating_sub(taken).max(Tokens::ONE))
     }
 
     /// The part of the burst that goes with `gets`: the least of the resource's, the pool's and the

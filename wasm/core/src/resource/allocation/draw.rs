@@ -221,13 +221,18 @@ impl Allocation {
         if capacity < DRAWN_BELOW || !is_full {
             return Tokens::ZERO;
         }
-        let wants = entry.wants();
-        let expected = wants.as_rate().tokens_in(self.times(now).refresh);
         let most = part_of(burst, AHEAD_PARTS).as_micros();
-        let part = mul_div(most, wants.as_micros(), self.shares.sum_wants().max(1));
-        let ahead = expected.min(Tokens::from_micros(part)).whole();
+        let wants = entry.wants().as_micros();
+        let part = mul_div(most, wants, self.shares.sum_wants().max(1));
+        let ahead = self.expected(now, entry).min(Tokens::from_micros(part));
         let spare = entry.draws.holds.saturating_sub(request.needs);
-        Tokens::from_whole(ahead).saturating_sub(spare)
+        Tokens::from_whole(ahead.whole()).saturating_sub(spare)
+    }
+
+    /// Tokens that a client will want until its next regular request.
+    fn expected(&self, now: Instant, entry: &ClientEntry) -> Tokens {
+        let rate = entry.wants().as_rate();
+        rate.tokens_in(self.times(now).refresh)
     }
 
     /// Counts `attempts` at the client of `entry`.
@@ -293,8 +298,10 @@ impl Allocation {
         let burst = self.limit.burst.as_micros();
         let held = self.held_by_clients().as_micros();
         let granted = entry.draws.holds.saturating_sub(reported);
-        let expected = entry.wants().as_rate().tokens_in(self.times(now).refresh);
-        let spends = granted.max(expected).min(entry.draws.holds).as_micros();
+        let spends = granted
+            .max(self.expected(now, entry))
+            .min(entry.draws.holds)
+            .as_micros();
         let is_exhausted = self.fleet.is_some_and(|bucket| bucket.is_exhausted(now));
         held.saturating_mul(HELD_PARTS) > burst
             && spends.saturating_mul(SPENT_PARTS) > burst
@@ -345,10 +352,15 @@ impl Allocation {
 
     /// Part of the burst that clients hold, or may gather in the buckets of their leases.
     fn held(&self) -> Tokens {
+        let gathered = self.burst_of_leases(self.sum_has);
+        gathered.saturating_add(self.held_by_clients())
+    }
+
+    /// Part of the burst that goes with leases of so many micro-units together.
+    pub(super) fn burst_of_leases(&self, sum: u128) -> Tokens {
         let (whole, burst) = (self.limit.capacity, self.limit.burst);
-        let leased = Capacity::from_sum(self.sum_has).min(whole).as_micros();
-        let gathered = mul_div(burst.as_micros(), leased, whole.as_micros().into());
-        Tokens::from_micros(gathered).saturating_add(self.held_by_clients())
+        let leased = Capacity::from_sum(sum).min(whole).as_micros();
+        Tokens::from_micros(mul_div(burst.as_micros(), leased, whole.as_micros().into()))
     }
 
     /// Fills the fleet's bucket until `now`, by the leases until then, and from then on by those of now.

@@ -4,29 +4,28 @@ use alloc::format;
 
 use super::*;
 use crate::lease::{DrawAnswer, DrawRequest, Tally};
-use crate::limit::Part;
 use crate::traffic::Counts;
 use crate::units::Tokens;
 
 /// Clients that draw, on a clock that the test moves.
-struct Drawers {
-    resource: Resource,
-    now: Instant,
+pub(super) struct Drawers {
+    pub(super) resource: Resource,
+    pub(super) now: Instant,
     sequence: u64,
     account: u64,
     /// For each what it has applied, and what it has left.
-    clients: [(u64, u64); 3],
+    pub(super) clients: [(u64, u64); 3],
     /// Attempts that it has not reported.
     attempts: [u64; 3],
     /// Wants of each, a second.
-    wants: u64,
+    pub(super) wants: u64,
 }
 
 // === impl Drawers ===
 
 impl Drawers {
     /// Three clients of a limit of `rate` millionths a second.
-    fn new(rate: u64, burst: u64) -> Self {
+    pub(super) fn new(rate: u64, burst: u64) -> Self {
         let limit = Limit {
             burst: Tokens::from_whole(burst),
             ..Limit::new(Capacity::from_micros(rate))
@@ -44,7 +43,7 @@ impl Drawers {
 
     /// The same of a limit that has been busy for long, so that its clients are leased if there is enough for
     /// each.
-    fn busy(rate: u64, burst: u64) -> Self {
+    pub(super) fn busy(rate: u64, burst: u64) -> Self {
         let mut fleet = Self::new(rate, burst);
         fleet.wants = rate / 1_000_000;
         fleet.draw_or_lease(0, 0);
@@ -52,13 +51,13 @@ impl Drawers {
         fleet
     }
 
-    fn after(&mut self, secs: u64) -> &mut Self {
+    pub(super) fn after(&mut self, secs: u64) -> &mut Self {
         self.now = self.now.saturating_add(Duration::from_secs(secs));
         self
     }
 
     /// Asks for `needs` tokens; the answer is lost.
-    fn lose(&mut self, client: usize, needs: u64) -> Answer {
+    pub(super) fn lose(&mut self, client: usize, needs: u64) -> Answer {
         self.sequence += 1;
         let (drawn, holds) = self.clients[client];
         let draw = DrawRequest {
@@ -92,18 +91,18 @@ impl Drawers {
     }
 
     /// Asks for `needs` tokens, and spends what it gets, drawn or with a lease. Returns whether it draws.
-    fn draw_or_lease(&mut self, client: usize, needs: u64) -> bool {
+    pub(super) fn draw_or_lease(&mut self, client: usize, needs: u64) -> bool {
         let answer = self.lose(client, needs);
         self.clients[client] = (answer.draw.unwrap().granted.whole(), 0);
         answer.lease.unwrap().capacity == Capacity::ZERO
     }
 
-    fn release(&mut self, client: usize) {
+    pub(super) fn release(&mut self, client: usize) {
         self.resource.handle_release(&run(client), u64::MAX);
     }
 
     /// Asks for `needs` tokens, and spends what it gets; returns how many it got, and when to come back.
-    fn draw(&mut self, client: usize, needs: u64) -> (u64, Option<Duration>) {
+    pub(super) fn draw(&mut self, client: usize, needs: u64) -> (u64, Option<Duration>) {
         let answer = self.lose(client, needs);
         assert_eq!(answer.lease.unwrap().capacity, Capacity::ZERO);
         let DrawAnswer { granted, next, .. } = answer.draw.unwrap();
@@ -115,7 +114,7 @@ impl Drawers {
     }
 }
 
-fn run(client: usize) -> ClientRun {
+pub(super) fn run(client: usize) -> ClientRun {
     ClientRun {
         id: ClientId::new(&format!("envoy-{client}/0")).unwrap(),
         run: Run::Incarnation(NonZeroU64::MIN),
@@ -253,166 +252,6 @@ fn what_is_drawn_ahead_is_a_part_of_a_burst_that_is_nearly_full() {
 }
 
 #[test]
-fn a_limit_that_has_been_busy_for_a_second_is_leased_with_its_tokens() {
-    let mut fleet = Drawers::new(100_000_000, 100);
-    fleet.wants = 80;
-    assert!(fleet.draw_or_lease(0, 30));
-    fleet.now = fleet.now.saturating_add(Duration::from_millis(500));
-    assert!(fleet.draw_or_lease(0, 30), "it may be a burst");
-    fleet.now = fleet.now.saturating_add(Duration::from_millis(500));
-    let (granted, _) = fleet.clients[0];
-    let answer = fleet.lose(0, 0);
-    let lease = answer.lease.unwrap();
-    assert!(lease.capacity >= Capacity::from_whole(80));
-    let handed_over = answer.draw.unwrap().granted.whole() - granted;
-    // 100 have been earned, less those that it may hold.
-    assert_eq!(handed_over, 70);
-    fleet.draw_or_lease(1, 100);
-    assert_eq!(fleet.clients[1].0, 1, "nothing is left but one of the next");
-}
-
-#[test]
-fn the_burst_of_a_lease_leaves_room_for_what_others_hold() {
-    let mut fleet = Drawers::busy(100_000_000, 100);
-    fleet.wants = 80;
-    assert!(!fleet.draw_or_lease(0, 0));
-    // It draws from now on, with what was in its bucket.
-    fleet.wants = 5;
-    fleet.clients[0].1 = 90;
-    assert!(fleet.after(1).lose(0, 0).draw.is_some());
-    assert_eq!(fleet.resource.held_by_clients(), Tokens::from_whole(90));
-    fleet.wants = 60;
-    let lease = fleet.lose(1, 0).lease.unwrap();
-    assert!(lease.capacity > Capacity::ZERO);
-    assert!(lease.burst <= Tokens::from_whole(10), "{lease:?}");
-}
-
-#[test]
-fn a_client_whose_part_is_not_free_yet_draws_what_is_there() {
-    let mut fleet = Drawers::busy(100_000_000, 100);
-    fleet.wants = 100;
-    let answer = fleet.lose(0, 0);
-    assert_eq!(answer.lease.unwrap().capacity, Capacity::from_whole(100));
-    assert!(fleet.draw_or_lease(1, 1), "nothing is free");
-}
-
-#[test]
-fn a_lease_that_has_ended_for_its_client_begins_anew() {
-    let mut fleet = Drawers::busy(100_000_000, 100);
-    fleet.wants = 60;
-    assert!(!fleet.draw_or_lease(0, 0));
-    let before = fleet.clients[0].0;
-    assert!(
-        !fleet.after(3).draw_or_lease(0, 0),
-        "it says that it has none"
-    );
-    assert!(fleet.clients[0].0 > before, "20 are left");
-}
-
-#[test]
-fn what_one_lease_brings_leaves_the_others_their_part() {
-    let mut fleet = Drawers::new(300_000_000, 300);
-    fleet.wants = 150;
-    for _ in 0..2 {
-        assert!(fleet.draw_or_lease(0, 1) && fleet.draw_or_lease(1, 1));
-        fleet.now = fleet.now.saturating_add(Duration::from_millis(500));
-    }
-    let before = [fleet.clients[0].0, fleet.clients[1].0];
-    assert!(!fleet.draw_or_lease(0, 1));
-    assert!(!fleet.draw_or_lease(1, 1));
-    for client in [0, 1] {
-        let brought = fleet.clients[client].0 - before[client];
-        assert!((120..=150).contains(&brought), "{brought}");
-    }
-}
-
-#[test]
-fn a_limit_of_which_few_tokens_are_left_is_leased_at_once() {
-    let mut fleet = Drawers::new(100_000_000, 100);
-    fleet.wants = 80;
-    assert!(fleet.draw_or_lease(0, 90));
-    assert!(!fleet.draw_or_lease(0, 10));
-}
-
-#[test]
-fn clients_draw_of_a_limit_that_leaves_little_for_each() {
-    let mut fleet = Drawers::busy(30_000_000, 30);
-    fleet.wants = 15;
-    assert!(!fleet.draw_or_lease(0, 1));
-    assert!(!fleet.draw_or_lease(1, 1), "15 for each");
-    assert!(fleet.draw_or_lease(2, 1), "10 for each");
-    assert!(fleet.after(1).draw_or_lease(0, 1));
-    fleet.release(2);
-    assert!(
-        fleet.draw_or_lease(0, 1),
-        "15 for each is not enough to change again"
-    );
-    fleet.release(1);
-    assert!(!fleet.draw_or_lease(0, 1));
-}
-
-#[test]
-fn a_client_that_comes_where_nothing_is_left_begins_with_one_of_the_next_tokens() {
-    let mut fleet = Drawers::busy(100_000_000, 100);
-    fleet.wants = 60;
-    assert!(!fleet.draw_or_lease(0, 0));
-    assert!(!fleet.draw_or_lease(0, 0));
-    let bucket = fleet.resource.allocation.fleet.as_mut().unwrap();
-    let rest = bucket.left(fleet.now);
-    bucket.take(fleet.now, rest, Tokens::ONE, Tokens::ZERO);
-    assert!(!fleet.draw_or_lease(1, 1), "20 are not leased");
-    assert_eq!(fleet.clients[1].0, 1);
-    let bucket = fleet.resource.allocation.fleet.as_mut().unwrap();
-    let more = (0..100).filter(|_| bucket.advance(fleet.now) > Tokens::ZERO);
-    assert_eq!(more.count(), 12, "an eighth of the burst");
-}
-
-#[test]
-fn what_is_leased_has_no_room_in_the_bucket() {
-    let mut fleet = Drawers::busy(24_000_000, 24);
-    fleet.wants = 12;
-    fleet.lose(0, 0);
-    let leased = fleet.resource.sum_has();
-    assert!(leased >= 12_000_000, "{leased}");
-    fleet.lose(1, 0);
-    let leased = fleet.resource.sum_has();
-    let answer = fleet.lose(2, 24);
-    let granted = answer.draw.unwrap().granted.as_micros();
-    assert!(u128::from(granted) + leased <= 24_000_000, "{granted}");
-}
-
-#[test]
-fn tokens_of_a_lease_whose_answer_is_lost_come_with_the_next() {
-    let mut fleet = Drawers::busy(30_000_000, 100);
-    let (before, _) = fleet.clients[0];
-    let lost = fleet.lose(0, 0).draw.unwrap().granted;
-    let handed_over = lost.saturating_sub(Tokens::from_whole(before));
-    assert!(handed_over >= Tokens::from_whole(85), "{handed_over:?}");
-    assert_eq!(fleet.lose(0, 0).draw.unwrap().granted, lost);
-    assert_eq!(
-        fleet.resource.held_by_clients(),
-        Tokens::ZERO,
-        "its lease counts"
-    );
-}
-
-#[test]
-fn who_comes_where_tokens_are_lacking_begins_with_those_that_are_there() {
-    let mut fleet = Drawers::busy(100_000_000, 100);
-    fleet.wants = 60;
-    assert!(!fleet.draw_or_lease(0, 0));
-    assert!(!fleet.draw_or_lease(0, 0));
-    fleet.after(5);
-    let answer = fleet.lose(1, 10);
-    assert!(answer.lease.unwrap().capacity > Capacity::ZERO);
-    let granted = answer.draw.unwrap().granted;
-    assert_eq!(granted, Tokens::from_whole(20), "80 are leased");
-    let answer = fleet.lose(2, 10);
-    let gets_nothing = |answer: &Answer| answer.lease.unwrap().capacity == Capacity::ZERO;
-    assert!(gets_nothing(&answer), "others have not given back");
-}
-
-#[test]
 fn a_lowered_burst_is_remembered_until_the_old_one_would_be_full() {
     let mut fleet = Drawers::new(1_000_000, 100);
     assert_eq!(fleet.draw(0, 100).0, 100);
@@ -428,76 +267,6 @@ fn a_lowered_burst_is_remembered_until_the_old_one_would_be_full() {
     fleet.after(51);
     fleet.resource.expire(fleet.now);
     assert!(fleet.resource.fleet_bucket().is_none());
-}
-
-/// A client of five in flight asks, each 10 ms.
-struct InFlight {
-    resource: Resource,
-    sequence: u64,
-}
-
-impl InFlight {
-    fn new() -> Self {
-        let limit = Limit {
-            headroom: Part::ALL,
-            ..Limit::new(Capacity::from_whole(5))
-        };
-        Self {
-            resource: Resource::new(Unit::Concurrency, limit, Instant::ZERO),
-            sequence: 0,
-        }
-    }
-
-    fn ask(&mut self, client: usize, (has, wants): (u64, u64), draws: bool) -> (u64, bool) {
-        self.sequence += 1;
-        let now = Instant::from_nanos(10_000_000 * self.sequence);
-        let draw = DrawRequest {
-            account: 1,
-            ..DrawRequest::default()
-        };
-        let [has, wants] = [has, wants].map(Capacity::from_whole);
-        let request = LeaseRequest {
-            draw: draws.then_some(draw),
-            ..LeaseRequest::new(self.sequence, has, wants)
-        };
-        let mut pool = PoolLink(None);
-        let answer = self
-            .resource
-            .handle_refresh(now, &run(client), &request, 10, &mut pool);
-        let answer = answer.unwrap();
-        let gets = answer.lease.unwrap().capacity.as_micros();
-        (gets / Tokens::ONE.as_micros(), answer.draw.is_some())
-    }
-}
-
-#[test]
-fn permits_are_where_they_are_needed_whenever_that_is() {
-    let mut all = InFlight::new();
-    assert_eq!(all.ask(0, (0, 2), true), (2, true));
-    assert_eq!(all.ask(0, (2, 4), true), (4, true));
-    assert_eq!(all.ask(1, (0, 2), true), (1, true));
-    // One has ended, and the other client can have it at once.
-    assert_eq!(all.ask(0, (3, 3), true), (3, true));
-    assert_eq!(all.ask(1, (1, 2), true), (2, true));
-}
-
-#[test]
-fn one_that_cannot_draw_permits_has_headroom() {
-    let mut all = InFlight::new();
-    assert_eq!(all.ask(0, (0, 2), false), (5, false));
-}
-
-#[test]
-fn what_is_in_flight_beyond_the_share_is_leased_on_until_it_ends() {
-    let mut all = InFlight::new();
-    assert_eq!(all.ask(0, (0, 5), true), (5, true));
-    for _ in 0..3000 {
-        assert_eq!(all.ask(0, (5, 5), true), (5, true));
-        assert_eq!(all.ask(1, (0, 3), true), (0, true));
-    }
-    // Its share is less, and one of the five has ended.
-    assert_eq!(all.ask(0, (4, 5), true), (4, true));
-    assert_eq!(all.ask(1, (0, 3), true), (1, true));
 }
 
 /// Of ten a minute one client asks two hundred times a minute, and another twenty times.
