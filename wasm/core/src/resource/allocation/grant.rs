@@ -301,19 +301,21 @@ impl Allocation {
 
     /// This client's part of the unwanted capacity.
     fn headroom(&self, entry: &ClientEntry) -> Capacity {
-        if !self.limit.algorithm.shares() {
-            return Capacity::ZERO;
+        match self.limit.algorithm.shares() {
+            true => self.shares.spare(&entry.handles, self.spare()),
+            false => Capacity::ZERO,
         }
+    }
+
+    /// The unwanted capacity that may be lent.
+    pub(super) fn spare(&self) -> Capacity {
         let left = self.divided().left_of(self.shares.sum_wants());
         // Without a limit of its own all the pool's spare is spread.
-        let mut spare = match left.is_unlimited() {
+        let spare = match left.is_unlimited() {
             true => left,
             false => self.limit.headroom.of(left),
         };
-        if let Some(pool) = self.pool {
-            spare = spare.min(pool.spare);
-        }
-        self.shares.spare(&entry.handles, spare)
+        self.pool.map_or(spare, |pool| spare.min(pool.spare))
     }
 
     /// Capacity that all others leave, here and in the pool, beside the `held` of one client.

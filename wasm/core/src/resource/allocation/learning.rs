@@ -31,8 +31,7 @@ const SLACK_REFRESHES: u32 = 2;
 // === impl Allocation ===
 
 impl Allocation {
-    /// Confirms in learning mode: the client's lease, as far as it still wants it. The rest may be
-    /// lent to others who have not said so yet.
+    /// Confirms in learning mode: the client's lease, as far as it still wants it, or nobody else does.
     ///
     /// A claim that was lent under other limits than today's may be part of more than there is, and
     /// is not prolonged: so the excess ends when it would have ended without a restart. The others
@@ -86,7 +85,7 @@ impl Allocation {
         }
     }
 
-    /// The lease that the client claims, as far as it wants it and it can be true: of an earlier run
+    /// The lease that the client claims, as far as it may want it and it can be true: of an earlier run
     /// no lease lasts longer than the learning time, nor is there more than there is in all.
     fn said(
         &self,
@@ -104,7 +103,12 @@ impl Allocation {
             Claim::Lease => request.has.max(used.capacity),
             Claim::Several | Claim::AtLeast => used.capacity,
         };
-        let capacity = has.min(entry.wants()).min(most);
+        // Wants sway, and what is not confirmed is gone until the end of this time.
+        let wanted = match entry.wants() {
+            Capacity::ZERO => Capacity::ZERO,
+            wants => wants.saturating_add(self.spare()),
+        };
+        let capacity = has.min(wanted).min(most);
         let capacity = self.shares.quantum().floor(capacity);
         CountedLease::new(capacity, self.claimed_until(now, request))
     }

@@ -213,6 +213,16 @@ fn nothing_that_is_only_said_outlives_the_learning() {
     assert!(first.capacity <= Capacity::from_whole(100));
 }
 
+#[test]
+fn wants_that_sway_lose_nothing_while_learning() {
+    let mut restart = Restart::new();
+    restart.fleet.limit.headroom = crate::limit::Part::ALL;
+    for (ms, wants) in [(0, 12), (1000, 5), (2000, 9), (3000, 14)] {
+        let lease = restart.ask(BEGIN + ms, "a", 20, 5000, wants);
+        assert_eq!(lease.capacity, Capacity::from_whole(20), "it wants {wants}");
+    }
+}
+
 /// A capacity was lowered, and the coordinator has started twice: what was lent before ends when it
 /// would have ended, however late the requests are that speak of it.
 #[test]
