@@ -140,6 +140,47 @@ limits: [{match: '*', requests: {rate: 0.0027778, burst: 10, safe: 0, lease: 2s}
     Ok(())
 }
 
+#[test]
+fn a_failover_refuses_nobody_far_below_a_limit() {
+    run_test("a_failover_refuses_nobody_far_below_a_limit", failover);
+}
+
+/// Half of five a second is wanted, and a fifth of thirty, of which nothing passes without leave of a coordinator:
+/// while it is away each Envoy has its share for the length of a lease.
+async fn failover(test: &TestContext) -> Result<()> {
+    let config = "limits:
+- {match: tenant/five, requests: {rate: 5, lease: 6s}}
+- {match: tenant/strict, requests: {rate: 30, safe: 0, lease: 6s}}";
+    let mut coordinator = test.coordinator(config).await?;
+    let mut envoys = three_envoys(test, &coordinator).await?;
+    // So long a client is young, and is promised nothing.
+    refused(&mut envoys, 8.0).await?;
+    coordinator.process.kill()?;
+    refused(&mut envoys, 1.0).await?;
+    let away = refused(&mut envoys, 3.5).await?;
+    ensure!(away == [0, 0], "{away:?} refused without a coordinator");
+    coordinator.restart().await?;
+    let [five, _] = refused(&mut envoys, 8.0).await?;
+    ensure!(five == 0, "{five} refused while it learns");
+    Ok(())
+}
+
+/// Sends requests of both tenants for so many seconds, to one Envoy after the other. Returns how many are
+/// refused of each.
+async fn refused(envoys: &mut [Envoy], secs: f64) -> Result<[usize; 2]> {
+    let mut next = tokio::time::interval(Duration::from_secs(1) / 5);
+    let mut refused = [0; 2];
+    for request in 0..(secs * 5.0) as usize {
+        next.tick().await;
+        if request % 2 == 0 {
+            refused[0] += 1 - admitted(&envoys[..1], "five", 1).await?;
+        }
+        refused[1] += 1 - admitted(&envoys[1..2], "strict", 1).await?;
+        envoys.rotate_left(1);
+    }
+    Ok(refused)
+}
+
 /// Sends requests to one Envoy after the other until more than `most` have passed, or for ten seconds.
 async fn admitted_in_all(envoys: &[Envoy], tenant: &str, most: usize) -> Result<usize> {
     let mut next = tokio::time::interval(Duration::from_millis(200));

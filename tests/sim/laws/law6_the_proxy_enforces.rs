@@ -2,7 +2,8 @@
 //! bytes, which are paid when they have passed, one body per worker more. Requests that were held for
 //! the first lease go on together, before any of their bodies has passed: of these, all bodies.
 //!
-//! Tokens granted of the fleet's bucket come on top.
+//! Tokens granted of the fleet's bucket come on top, and those that it spends before they are granted. Where
+//! a lease under which it draws ends without an answer it has another burst, of safe capacity.
 //!
 //! Checked with a leaky level: it rises by one with every token spent and falls at the rate in
 //! force. The level is at most the burst exactly if no window admits more than the law says. The
@@ -10,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_core::client::LeaseState;
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, MICRO};
 use tollgate_sim::{ClientKey, ClientView};
@@ -36,6 +38,9 @@ struct Level {
     /// Tokens that it was granted of the fleet's bucket, and those of them that it has not spent.
     granted: f64,
     credit: f64,
+    /// The most that it has spent so far before it was granted.
+    on_credit: f64,
+    is_drawing: bool,
 }
 
 impl Law for Law6 {
@@ -70,6 +75,8 @@ impl Law6 {
             together: 0.0,
             granted: 0.0,
             credit: 0.0,
+            on_credit: 0.0,
+            is_drawing: false,
         });
         let granted = micros(p.granted().as_micros());
         level.credit += (granted - level.granted).max(0.0);
@@ -77,6 +84,11 @@ impl Law6 {
         // A change of the rate may have come at any time since the last event.
         let fastest = level.rate.max(rate);
         level.level -= fastest * now.saturating_since(level.at).as_secs_f64();
+        let lapsed = level.is_drawing && !p.is_drawing() && p.state() == LeaseState::NoLease;
+        level.is_drawing = p.is_drawing();
+        if lapsed {
+            level.level = 0.0;
+        }
         let paid = level.credit.min(p.admitted() as f64);
         level.credit -= paid;
         level.level = level.level.max(0.0) + p.admitted() as f64 - paid - p.forgiven();
@@ -92,6 +104,7 @@ impl Law6 {
         level.at = now;
         level.rate = rate;
         level.burst = level.burst.max(burst);
+        level.on_credit = level.on_credit.max(p.on_credit());
         level.cache = level.cache.max(rate * 0.005);
         level.together = match level.level > level.burst {
             true => level.together + p.together() as f64,
@@ -102,7 +115,7 @@ impl Law6 {
             Unit::Requests => level.cache,
             _ => 2.0 * level.cache + p.largest() as f64,
         };
-        let most = level.burst + p.workers() as f64 * each + level.together;
+        let most = level.burst + level.on_credit + p.workers() as f64 * each + level.together;
         if level.level > most + 1e-3 {
             let (name, resource) = (p.name, p.resource());
             return Err(format!(

@@ -1,10 +1,10 @@
 //! Without a coordinator a process is neither unlimited nor dead unless its operator chose so: it
-//! has its lease until that expires, and then what the mode says.
+//! has its lease, or standby capacity, until that expires, and then what the mode says.
 
 use std::collections::BTreeMap;
 
 use tollgate_core::client::{LeaseState, Mode};
-use tollgate_core::units::{Instant, MICRO};
+use tollgate_core::units::{Capacity, Instant, MICRO};
 use tollgate_sim::{ClientKey, ClientView};
 
 use super::{Law, lingers, throughput};
@@ -83,6 +83,7 @@ fn mode_rules(p: &ClientView<'_>, flow: u64) -> Result<(), String> {
     let wants = p.wanted().as_micros();
     let (safe, limit) = (p.safe().as_micros(), p.limit().as_micros());
     let right = match p.policy().no_lease {
+        _ if p.standby().is_some() => p.standby().map(Capacity::as_micros) == Some(flow),
         Mode::Safe => flow == safe,
         Mode::Optimistic => flow == safe.max(wants).min(limit),
         Mode::Pessimistic => flow == 0,

@@ -81,6 +81,9 @@ pub struct DrawRequest {
     pub needs: Tokens,
     /// Tokens that the first of these needs.
     pub first: Tokens,
+    /// Tokens that were left and are given back with this request; they are no part of `holds`. If it is lost
+    /// they are lost.
+    pub returns: Tokens,
 }
 
 /// Evidence behind [`LeaseRequest::has`]. Only a coordinator that lends on has more than one lease
@@ -127,6 +130,8 @@ pub struct DrawAnswer {
     pub left: Tokens,
     /// Time after which the client should draw again, if it got fewer than it needs.
     pub next: Option<Duration>,
+    /// Capacity that the client may use while calls fail, until its lease ends.
+    pub standby: Capacity,
 }
 
 /// Capacity lent for a time.

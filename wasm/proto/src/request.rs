@@ -160,6 +160,7 @@ impl From<DrawRequest> for v1::Draw {
             holds: draw.holds.as_micros(),
             needs: draw.needs.as_micros(),
             first: draw.first.as_micros(),
+            returns: draw.returns.as_micros(),
         }
     }
 }
@@ -172,6 +173,7 @@ impl From<v1::Draw> for DrawRequest {
             holds: Tokens::from_micros(message.holds),
             needs: Tokens::from_micros(message.needs),
             first: Tokens::from_micros(message.first),
+            returns: Tokens::from_micros(message.returns),
         }
     }
 }

@@ -204,6 +204,7 @@ impl From<DrawAnswer> for v1::DrawResponse {
             granted: draw.granted.as_micros(),
             left: draw.left.as_micros(),
             next_ms: next.map(number::from_duration),
+            standby: number::from_capacity(draw.standby),
         }
     }
 }
@@ -229,6 +230,8 @@ fn draw(message: &v1::DrawResponse) -> Result<DrawAnswer, FieldError> {
         granted: Tokens::from_micros(message.granted),
         left: Tokens::from_micros(message.left),
         next: next.map_err(|rule| FieldError::new("draw.next_ms", rule))?,
+        standby: number::to_capacity(message.standby)
+            .map_err(|error| FieldError::new("draw.standby", error))?,
     })
 }
 

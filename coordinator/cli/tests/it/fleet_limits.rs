@@ -1,7 +1,7 @@
 //! Limits of simulated fleets beside one limit that all Envoys share without delay.
 //!
 //! Each line is of one scope of a scenario in `tests/scenarios`: `fleet-limits.yaml`, `fleet-pods.yaml`,
-//! `fleet-far.yaml`, `fleet-crash.yaml`, `fleet-spikes.yaml`. It says what holds today; the aim is 99 % in each line.
+//! `fleet-far.yaml`, `fleet-crash.yaml`, `fleet-failover.yaml`, `fleet-spikes.yaml`. It says what holds today; the aim is 99 % in each line.
 //! `cargo test -p tollgate-cli fleet_limits -- --nocapture` prints the table of `docs/benchmarks.md`.
 
 use serde_json::Value;
@@ -131,8 +131,27 @@ const SPIKES: &[Line] = &[
     line("tenant/idle-2000", "2k/s, 4/s, then 1900", "-", (20.0, 0.0)),
     line("tenant/tenth-100", "100/s, 10/s, then 88", "-", (99.0, 0.0)),
     line("tenant/third-100", "100/s, 33/s, then 88", "-", (96.0, 0.0)),
+    line("tenant/ebbed-100", "100/s, 60/s, 4/s, then 90", "-", (99.0, 0.0)),
     line("tenant/joined", "500/s, 150/s, 2 to 6 Envoys", "-", (99.9, 0.0)),
     line("tenant/joined-in-overload", "200/s, 600/s, 2 to 6 Envoys", "-", (98.0, 0.0)),
+];
+
+/// A coordinator is away for five seconds and learns for ten; half of each limit is wanted. Where nothing passes
+/// without its leave, there is no more than a part of the limit for each Envoy.
+#[rustfmt::skip]
+const FAILOVER: &[Line] = &[
+    line("tenant/hundred-hour", "100/h", "-", (99.0, 0.0)),
+    line("tenant/hundred-minute", "100/min", "-", (99.0, 0.0)),
+    line("tenant/one", "1/s, burst 10", "-", (99.0, 0.0)),
+    line("tenant/five", "5/s", "-", (98.0, 0.0)),
+    line("tenant/fifteen", "15/s", "-", (99.0, 0.0)),
+    line("tenant/hundred", "100/s, 15/s of it", "-", (99.0, 0.0)),
+    line("tenant/busy", "100/s, 60/s of it", "-", (99.0, 0.0)),
+    line("tenant/thousand", "1000/s", "-", (99.0, 0.0)),
+    line("strict/five", "5/s, no safe capacity", "-", (85.0, 0.0)),
+    line("strict/fifteen", "15/s, the same", "-", (92.0, 0.0)),
+    line("strict/hundred", "100/s, 15/s of it, the same", "-", (97.0, 0.0)),
+    line("strict/busy", "100/s, 60/s of it, the same", "-", (99.0, 0.0)),
 ];
 
 /// Plays a scenario, prints a table and compares it with `lines`.
@@ -190,6 +209,11 @@ fn limits_outlive_pods_as_far_as_today() {
 #[test]
 fn limits_outlive_their_coordinator() {
     compare("fleet-crash", CRASH);
+}
+
+#[test]
+fn limits_outlive_a_time_without_a_coordinator() {
+    compare("fleet-failover", FAILOVER);
 }
 
 #[test]

@@ -51,6 +51,7 @@ const PERMITS: DrawRequest = DrawRequest {
     holds: Tokens::ZERO,
     needs: Tokens::ZERO,
     first: Tokens::ZERO,
+    returns: Tokens::ZERO,
 };
 
 /// Permits of one process for one resource; plain data, see

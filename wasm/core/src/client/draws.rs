@@ -3,7 +3,7 @@
 
 use super::rate_limiter::micros;
 use crate::lease::{DrawAnswer, DrawRequest};
-use crate::units::{Instant, Rate, Tokens};
+use crate::units::{Capacity, Instant, Rate, Tokens};
 
 /// Draws of one rate limiter; plain data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,10 @@ pub(super) struct Draws {
     /// Tokens that nobody had, by the last answer, and its time.
     pub(super) fleet: Tokens,
     pub(super) answered_at: Instant,
+    /// Capacity that may be used while it is cut off, until the lease ends.
+    pub(super) standby: Capacity,
+    /// Whether the last answer said nothing of draws, though it may draw.
+    pub(super) is_unanswered: bool,
 }
 
 // === impl Draws ===
@@ -121,8 +125,8 @@ impl Draws {
             .insert(held.map_or(until, |held| held.max(until)))
     }
 
-    /// The draw for a request to the coordinator at `now`.
-    pub(super) fn request(&mut self, now: Instant) -> DrawRequest {
+    /// The draw for a request to the coordinator at `now`. What is left beyond `keeps` is given back.
+    pub(super) fn request(&mut self, now: Instant, keeps: Tokens) -> DrawRequest {
         if self.account == 0 {
             self.account = now.as_nanos();
         }
@@ -138,12 +142,16 @@ impl Draws {
         }
         self.requested = core::mem::take(&mut self.needs);
         let reserved = self.reserved.min(self.left);
+        let needs = self.requested.saturating_add(reserved);
+        let returns = self.left.saturating_sub(keeps.max(needs));
+        self.left = self.left.saturating_sub(returns);
         DrawRequest {
             account: self.account,
             drawn: self.granted,
             holds: self.left,
-            needs: self.requested.saturating_add(reserved).saturating_add(owed),
+            needs: needs.saturating_add(owed),
             first: core::mem::take(&mut self.first),
+            returns,
         }
     }
 
@@ -158,12 +166,14 @@ impl Draws {
         }
         self.reserved = core::mem::take(&mut self.requested);
         self.offered = answer.is_some();
+        self.is_unanswered = false;
         let Some(answer) = answer else {
             self.next = None;
             return;
         };
         let tokens = self.receive(answer);
         self.keep(tokens);
+        self.standby = answer.standby;
         self.fleet = answer.left;
         self.answered_at = now;
         // An answer to a request that needs nothing does not name the time again.
@@ -179,6 +189,14 @@ impl Draws {
         let tokens = answer.granted.saturating_sub(self.granted);
         self.granted = answer.granted;
         tokens
+    }
+
+    /// Takes an answer that says nothing of draws: of a coordinator that learns. Until the lease ends it is
+    /// as if it had not come.
+    pub(super) fn wait(&mut self) {
+        self.needs = Tokens::ZERO;
+        self.is_unanswered = true;
+        self.fail();
     }
 
     /// Notes that an answer will not come.
@@ -197,7 +215,8 @@ impl Draws {
     /// Forgets all tokens: they ended with the lease, and no other one is there. Returns what is owed.
     pub(super) fn lapse(&mut self) -> Tokens {
         self.end();
-        self.offered = false;
+        (self.offered, self.is_unanswered) = (false, false);
+        self.standby = Capacity::ZERO;
         core::mem::take(&mut self.owed)
     }
 

@@ -267,7 +267,8 @@ impl RateLimiter {
         match &mut message {
             LeaseMessage::Refresh(request) => {
                 let draws = self.unit == Unit::Requests;
-                request.draw = draws.then(|| self.draws.request(now));
+                let keeps = self.keeps();
+                request.draw = draws.then(|| self.draws.request(now, keeps));
             }
             LeaseMessage::Release { .. } if self.draws.offered => self.begin_anew(now, policy),
             LeaseMessage::Release { .. } => {}
@@ -294,7 +295,13 @@ impl RateLimiter {
             balance: self.balance_of_fleet(now),
             is_valid: self.lease.client.valid_lease(now).is_some(),
         };
+        let standby = self.standby_lease(now, answer);
         self.lease.apply(now, origin, answer);
+        if standby.is_some() {
+            self.lease.client.lease = standby;
+            self.draws.wait();
+            return true;
+        }
         self.apply_draw(now, policy, answer.draw.as_ref(), before);
         self.settle_bucket(now, policy);
         self.fresh &= self.lease.client.lease.is_none();
@@ -323,14 +330,18 @@ impl RateLimiter {
 
     /// Rate and burst at `now`.
     pub fn flow(&self, now: Instant, policy: &Policy) -> (Rate, Tokens) {
-        if let Some(lease) = self.lease.client.valid_lease(now)
-            && !self.is_cut_off()
-        {
-            return match lease.capacity.as_rate() {
+        let lease = self.lease.client.valid_lease(now);
+        match (lease, self.standby(now, policy)) {
+            (_, Some(standby)) => self.standby_flow(standby),
+            (Some(lease), None) if !self.is_cut_off() => match lease.capacity.as_rate() {
                 Rate::ZERO => (Rate::ZERO, Tokens::ZERO),
                 rate => (rate, lease.burst),
-            };
+            },
+            _ => self.flow_without_lease(policy),
         }
+    }
+
+    fn flow_without_lease(&self, policy: &Policy) -> (Rate, Tokens) {
         let known = self.known_limit(policy);
         policy.flow_without_lease(self.unit, known, self.demand.wants())
     }
@@ -424,8 +435,13 @@ impl RateLimiter {
     /// no burst.
     fn settle_bucket(&mut self, now: Instant, policy: &Policy) {
         if let Some(expiry) = self.lease.lapse(now) {
+            let was_drawing = self.draws.offered;
             let owed = self.draws.lapse();
             self.set_flow(expiry, policy);
+            if was_drawing {
+                // What it has spent of safe capacity is owed.
+                self.bucket.give_back(expiry, self.bucket.burst());
+            }
             self.bucket.charge(expiry, owed);
         }
         if !matches!(self.lease.phase, Phase::Idle | Phase::Pending { .. }) {

@@ -13,6 +13,7 @@ mod nudge;
 mod presence;
 mod refresh;
 mod restore;
+mod standby;
 
 use self::client_entry::CountedLease;
 use self::client_entry::EntryTotals;
@@ -54,6 +55,10 @@ pub(crate) struct Allocation {
     sum_gone: u128,
     /// Σ [`EntryTotals::holds`] over all entries, in micro-tokens.
     sum_holds: u128,
+    /// Capacity that clients that draw may use while they are cut off.
+    sum_standby: u128,
+    /// The same of those that may be cut off now.
+    sum_cut_off: u128,
     /// Number of entries of silent clients.
     silent: u64,
     /// Time of the next round of max-rates, if these are the algorithm.
@@ -102,6 +107,8 @@ impl Allocation {
             sum_usage: 0,
             sum_gone: 0,
             sum_holds: 0,
+            sum_standby: 0,
+            sum_cut_off: 0,
             silent: 0,
             balance_at: Instant::ZERO,
             pool: None,
@@ -256,6 +263,8 @@ impl Allocation {
         self.sum_has = replaced(self.sum_has, before.has, after.has);
         self.sum_usage = replaced(self.sum_usage, before.usage, after.usage);
         self.sum_gone = replaced(self.sum_gone, before.gone, after.gone);
+        self.sum_standby = replaced(self.sum_standby, before.standby, after.standby);
+        self.sum_cut_off = replaced(self.sum_cut_off, before.cut_off, after.cut_off);
         let others = self
             .sum_holds
             .saturating_sub(before.holds.as_micros().into());

@@ -168,6 +168,11 @@ impl FleetBucket {
             .map_or(Tokens::ZERO, |()| tokens)
     }
 
+    /// Takes back tokens that a client has not spent, and held until now.
+    pub(super) fn give_back(&mut self, now: Instant, tokens: Tokens) {
+        self.bucket.give_back(now, tokens);
+    }
+
     /// Takes a token that is not there yet, for a client with a lease that would begin with nothing; the next
     /// ones pay for it. None if more than an eighth of the burst was taken in this way.
     pub(super) fn advance(&mut self, now: Instant) -> Tokens {

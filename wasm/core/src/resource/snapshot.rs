@@ -48,6 +48,8 @@ pub struct ClientDraws {
     pub granted: Tokens,
     /// The part of these that it may not have spent.
     pub holds: Tokens,
+    /// Capacity that it may use while it is cut off.
+    pub standby: Capacity,
 }
 
 /// Presence of a client in a snapshot.

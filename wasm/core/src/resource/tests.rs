@@ -10,6 +10,7 @@ mod lease_tokens;
 mod permits;
 mod runs;
 mod silence;
+mod standby;
 mod throttled;
 
 const CAPACITY: u64 = 1000;

@@ -112,6 +112,9 @@ pub struct Draw {
     /// Tokens that the first of the requests that wait needs: `next_ms` is about these.
     #[prost(uint64, tag = "5")]
     pub first: u64,
+    /// Tokens that the client gives back: it has not spent them, and will not. They are no part of `holds`.
+    #[prost(uint64, tag = "6")]
+    pub returns: u64,
 }
 /// Demand of a client at one priority.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -222,7 +225,7 @@ pub struct UnitResponse {
 /// lease of nothing it draws. With any other these are the tokens that its own bucket begins with, if it had
 /// no lease, or has more because the lease grew; without this field it begins full. Tokens are counted in
 /// millionths. Of requests in flight the lease is of what the client has in flight and no more.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct DrawResponse {
     /// All that were ever granted to this account of the client. What is more than in the last answer that
     /// it has applied is new; it may be more than was needed. Of requests in flight: the number up to which new ones may begin; the lease may
@@ -237,6 +240,10 @@ pub struct DrawResponse {
     /// permits of its share, and are to give them back.
     #[prost(uint64, optional, tag = "3")]
     pub next_ms: ::core::option::Option<u64>,
+    /// Capacity that the client may use while calls fail, or are answered without a lease, until its lease
+    /// ends: a bucket that is empty at first, and holds what this earns in a second, or a token.
+    #[prost(double, tag = "4")]
+    pub standby: f64,
 }
 /// Capacity lent for a time.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -897,6 +904,9 @@ pub struct ClientSnapshot {
     /// The account that these numbers are of.
     #[prost(fixed64, tag = "24")]
     pub account: u64,
+    /// Capacity that it may use while it is cut off.
+    #[prost(uint64, tag = "25")]
+    pub standby: u64,
 }
 /// Demand at one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

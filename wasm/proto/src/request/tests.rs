@@ -259,13 +259,21 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn draw()(account: u64, drawn: u64, holds: u64, needs: u64, first: u64) -> DrawRequest {
+    fn draw()(
+        account: u64,
+        drawn: u64,
+        holds: u64,
+        needs: u64,
+        first: u64,
+        returns: u64,
+    ) -> DrawRequest {
         DrawRequest {
             account,
             drawn: Tokens::from_micros(drawn),
             holds: Tokens::from_micros(holds),
             needs: Tokens::from_micros(needs),
             first: Tokens::from_micros(first),
+            returns: Tokens::from_micros(returns),
         }
     }
 }

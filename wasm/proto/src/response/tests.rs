@@ -214,11 +214,17 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn draw()(granted: u64, left: u64, next in option::of(0..=86_400_000_u64)) -> DrawAnswer {
+    fn draw()(
+        granted: u64,
+        left: u64,
+        next in option::of(0..=86_400_000_u64),
+        standby in 0..1_u64 << 51,
+    ) -> DrawAnswer {
         DrawAnswer {
             granted: Tokens::from_micros(granted),
             left: Tokens::from_micros(left),
             next: next.map(Duration::from_millis),
+            standby: Capacity::from_micros(standby),
         }
     }
 }

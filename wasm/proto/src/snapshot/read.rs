@@ -115,6 +115,7 @@ impl Lists {
                 is_offered: message.draws,
                 granted: Tokens::from_micros(message.drawn),
                 holds: Tokens::from_micros(message.holds),
+                standby: Capacity::from_micros(message.standby),
             },
         })
     }

@@ -131,6 +131,7 @@ impl<'a> Lists<'a> {
             account: client_snapshot.draws.account,
             drawn: client_snapshot.draws.granted.as_micros(),
             holds: client_snapshot.draws.holds.as_micros(),
+            standby: client_snapshot.draws.standby.as_micros(),
             ..v1::ClientSnapshot::default()
         };
         match client_snapshot.demand.bands() {

@@ -236,7 +236,7 @@ impl<'a> ClientView<'a> {
 
     /// Returns whether it draws each token or permit, and has no lease beyond these.
     pub fn only_draws(&self) -> bool {
-        let draws_tokens = self.rate().is_some_and(RateLimiter::is_drawing);
+        let draws_tokens = self.is_drawing();
         let draws_tokens = draws_tokens && self.has() == Capacity::ZERO;
         draws_tokens || self.limiter().is_some_and(ConcurrencyLimiter::is_drawn)
     }
@@ -280,6 +280,22 @@ impl<'a> ClientView<'a> {
             let debt = -balance(rate, now, self.policy());
             tokens(rate.owed()) + debt.max(0.0)
         })
+    }
+
+    /// Returns the tokens of the fleet's bucket that it has spent and not drawn.
+    pub fn on_credit(&self) -> f64 {
+        self.rate().map_or(0.0, |rate| tokens(rate.owed()))
+    }
+
+    /// Returns whether it draws of the fleet's bucket.
+    pub fn is_drawing(&self) -> bool {
+        self.rate().is_some_and(RateLimiter::is_drawing)
+    }
+
+    /// Returns the capacity that it has because it draws and its calls fail.
+    pub fn standby(&self) -> Option<Capacity> {
+        let (now, policy) = (self.clock(), self.policy());
+        self.rate().and_then(|rate| rate.standby(now, policy))
     }
 
     /// Returns the tokens that have passed and that the process's bucket does not know of.

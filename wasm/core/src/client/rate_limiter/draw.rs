@@ -3,11 +3,12 @@
 
 use super::{BucketLevel, DrawResult, RateLimiter, micros};
 use crate::bucket::TokenBucket;
-use crate::client::Policy;
 use crate::client::draws::{debt, positive};
 use crate::client::process_lease::LeaseState;
-use crate::lease::DrawAnswer;
-use crate::units::{Capacity, Instant, Rate, Tokens};
+use crate::client::{Mode, Policy};
+use crate::lease::{Answer, DrawAnswer};
+use crate::lease_client::HeldLease;
+use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
 use core::time::Duration;
 
 /// Rate of a limit from which a request may pass, though the answer to its draw is late: the limit earns what
@@ -16,6 +17,10 @@ const OWED_FROM: Rate = Rate::from_whole(20);
 
 /// Part of the burst that such requests may owe.
 const OWED_PARTS: u64 = 64;
+
+/// Time for which a client that draws keeps the tokens that it will want: two refresh intervals, and another one for
+/// wants that sway.
+const KEPT_FOR: Duration = Duration::from_secs(3);
 
 /// Tokens that may be spent before they have been drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +72,7 @@ impl RateLimiter {
         match self.draws.take(need) {
             true => DrawResult::Tokens(need),
             false if self.can_draw(now) => self.draw_of_fleet(now, policy, need, credit),
+            false if self.is_cut_off() => self.draw_cut_off(now, policy, need, workers),
             false => self.take(now, need, workers),
         }
     }
@@ -113,7 +119,68 @@ impl RateLimiter {
 
     /// Whether it draws, and the coordinator does not answer.
     pub(super) fn is_cut_off(&self) -> bool {
-        self.draws.offered && self.lease.client.failures > 0
+        let is_unanswered = self.draws.is_unanswered || self.lease.client.failures > 0;
+        self.draws.offered && is_unanswered
+    }
+
+    /// Draws while no answer comes: of what the standby capacity, or else the safe capacity, has earned; or on
+    /// credit, where the fleet had tokens by the last answer: its part of these, or as many as a bucket of safe
+    /// capacity holds.
+    fn draw_cut_off(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        need: Tokens,
+        workers: u32,
+    ) -> DrawResult {
+        let retry_at = match self.take(now, need, workers) {
+            DrawResult::Denied { retry_at } => retry_at,
+            DrawResult::ExceedsBurst { .. } if need <= self.whole_burst() => None,
+            taken => return taken,
+        };
+        let most = self.credit(policy);
+        let level = self.draws.level(now, self.whole_rate(), self.whole_burst());
+        if self.draws.owed.saturating_add(need) <= most && level >= micros(need) {
+            self.draws.owe(need, most);
+            return DrawResult::Tokens(need);
+        }
+        // By then it may draw again.
+        let earned_at = self.earned_at(now, need);
+        DrawResult::Denied {
+            retry_at: retry_at.min(earned_at).or(retry_at),
+        }
+    }
+
+    /// Capacity that it may use because it is cut off, until its lease ends; if `policy` is optimistic what is
+    /// wanted passes without it.
+    pub fn standby(&self, now: Instant, policy: &Policy) -> Option<Capacity> {
+        self.lease.client.valid_lease(now)?;
+        let counts = self.is_cut_off() && policy.no_lease != Mode::Optimistic;
+        Some(self.draws.standby).filter(|standby| counts && *standby > Capacity::ZERO)
+    }
+
+    /// Rate and burst of the standby capacity: what it earns in a second, but a token at least.
+    pub(super) fn standby_flow(&self, standby: Capacity) -> (Rate, Tokens) {
+        let rate = standby.as_rate();
+        let burst = rate.tokens_in(Duration::from_secs(1)).max(Tokens::ONE);
+        (rate, burst.min(self.whole_burst()))
+    }
+
+    /// Tokens that may be owed while it is cut off: its part of those that nobody had by the last answer, or as
+    /// many as a bucket of safe capacity holds.
+    fn credit(&self, policy: &Policy) -> Tokens {
+        let (fleet, standby) = (self.draws.fleet, self.draws.standby);
+        let whole = u128::from(self.whole_rate().as_micros());
+        let part = mul_div(fleet.as_micros(), standby.as_micros(), whole.max(1));
+        let (_, burst) = self.flow_without_lease(policy);
+        burst.max(Tokens::from_micros(part))
+    }
+
+    /// The lease that stays in force with `answer`, because it draws and the coordinator learns.
+    pub(super) fn standby_lease(&self, now: Instant, answer: &Answer) -> Option<HeldLease> {
+        let learns = answer.lease.is_none() && answer.draw.is_none();
+        let lease = self.lease.client.valid_lease(now);
+        lease.filter(|_| self.draws.offered && learns)
     }
 
     /// Has the coordinator asked for the tokens of a request, unless it is known that there are none. The
@@ -143,11 +210,16 @@ impl RateLimiter {
         self.need(now, policy, need);
         self.draw_soon(now);
         // A request that cannot wait for the answer passes for certain when the whole limit has earned it.
+        DrawResult::Denied {
+            retry_at: self.earned_at(now, need),
+        }
+    }
+
+    /// Time at which the whole limit has earned what is owed and `need`.
+    fn earned_at(&self, now: Instant, need: Tokens) -> Option<Instant> {
         let needs = need.saturating_add(self.draws.owed);
         let earned_in = self.whole_rate().time_for(needs);
-        DrawResult::Denied {
-            retry_at: earned_in.map(|time| now.saturating_add(time)),
-        }
+        earned_in.map(|time| now.saturating_add(time))
     }
 
     /// Whether `need` tokens may be spent and owed, where the fleet has `level`, as far as it is known.
@@ -215,7 +287,9 @@ impl RateLimiter {
             let owed = self.draws.lapse();
             self.bucket.charge(now, owed);
         }
-        self.draws.forgive(self.longest_debt(policy));
+        // What was spent on credit is paid, whatever a debt may be.
+        let most = self.longest_debt(policy).max(self.credit(policy));
+        self.draws.forgive(most);
         self.draw_soon(now);
     }
 
@@ -236,6 +310,16 @@ impl RateLimiter {
         let (rate, burst) = self.flow(now, policy);
         self.fresh = true;
         self.bucket = TokenBucket::new(now, rate, burst);
+    }
+
+    /// Tokens that it keeps of those that are left when it asks: what it will want soon. It gives none back by a
+    /// call that is likely to be lost.
+    pub(super) fn keeps(&self) -> Tokens {
+        let soon = self.demand.wants().as_rate().tokens_in(KEPT_FOR);
+        match self.is_cut_off() {
+            true => self.draws.left,
+            false => soon.max(Tokens::ONE),
+        }
     }
 
     /// Makes the next request due at once, if there are tokens to ask for and no answer is awaited.

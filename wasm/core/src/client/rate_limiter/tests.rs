@@ -6,6 +6,7 @@ use crate::lease::{Epoch, LeaseRequest, LeaseTerms};
 mod draws;
 mod fallback;
 mod returns;
+mod standby;
 
 const WORKERS: u32 = 2;
 

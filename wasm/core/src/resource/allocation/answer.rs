@@ -28,7 +28,8 @@ impl Allocation {
         let told = entry.told(now);
         let capacity = told.capacity;
         let mut duration = told.expiry.saturating_since(now);
-        if capacity == Capacity::ZERO && self.entitled(entry) > Capacity::ZERO {
+        let waits = !self.is_to_draw(entry) && self.entitled(entry) > Capacity::ZERO;
+        if capacity == Capacity::ZERO && waits {
             duration = duration.min(self.wait_for_part(now));
         }
         // In learning mode, and before the parent has answered, zero does not mean "nothing for you"

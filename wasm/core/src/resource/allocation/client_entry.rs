@@ -58,6 +58,10 @@ pub(super) struct EntryTotals {
     pub(super) is_silent: bool,
     /// Tokens of the fleet's bucket that it may hold.
     pub(super) holds: Tokens,
+    /// Capacity that it may use while it is cut off.
+    pub(super) standby: Capacity,
+    /// The same, if it may be cut off now.
+    pub(super) cut_off: Capacity,
 }
 
 /// Order of clients that want the same: the hash of the id and run, so that shares do not depend on
@@ -174,6 +178,11 @@ impl ClientEntry {
             gone,
             is_silent,
             holds: self.draws.holds,
+            standby: self.draws.standby,
+            cut_off: match self.presence.missed {
+                true => self.draws.standby,
+                false => Capacity::ZERO,
+            },
         }
     }
 

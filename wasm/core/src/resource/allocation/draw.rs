@@ -29,6 +29,16 @@ const AHEAD_PARTS: u64 = 8;
 /// Part of the burst that may be lacking when clients draw ahead.
 const SPARE_PARTS: u64 = 4;
 
+// === impl DrawRequest ===
+
+impl DrawRequest {
+    /// The same, but no more is given back than its client may have had, if that was `held`.
+    pub(super) fn of_what_was_held(self, held: Tokens) -> Self {
+        let returns = self.returns.min(held.saturating_sub(self.holds));
+        Self { returns, ..self }
+    }
+}
+
 // === impl ClientDraws ===
 
 impl ClientDraws {
@@ -44,6 +54,7 @@ impl ClientDraws {
             is_offered,
             granted: request.drawn.saturating_add(under_way),
             holds: under_way.saturating_add(request.holds),
+            standby: self.standby,
         }
     }
 }
@@ -103,6 +114,7 @@ impl Allocation {
             return Some(self.permits(now, entry));
         }
         entry.draws.is_offered |= self.waits_for_lease(now, entry);
+        self.set_standby(now, entry);
         if !entry.draws.is_offered {
             if request.is_some() {
                 self.bring_tokens(now, entry, leased);
@@ -110,11 +122,15 @@ impl Allocation {
             return self.brought_tokens(now, entry);
         }
         self.fill(now);
+        if let (Some(bucket), Some(request)) = (&mut self.fleet, request) {
+            bucket.give_back(now, request.returns);
+        }
         let next = request.and_then(|request| self.grant_tokens(now, client, entry, request));
         Some(DrawAnswer {
             granted: entry.draws.granted,
             left: self.left(now),
             next,
+            standby: entry.draws.standby,
         })
     }
 
@@ -146,6 +162,7 @@ impl Allocation {
                 false => Tokens::ZERO,
             },
             next: lacks.then(|| self.times(now).min_refresh),
+            standby: Capacity::ZERO,
         }
     }
 
@@ -321,6 +338,15 @@ impl Allocation {
         Tokens::from_micros(u64::try_from(self.sum_holds).unwrap_or(u64::MAX))
     }
 
+    /// Tokens that the client of `entry` may have, drawn or in the bucket of its lease.
+    pub(super) fn held_by(&self, entry: &ClientEntry) -> Tokens {
+        let of_lease = match entry.has() {
+            Capacity::ZERO => Tokens::ZERO,
+            has => self.limit.burst_for(has),
+        };
+        entry.draws.holds.saturating_add(of_lease)
+    }
+
     /// Begins with the bucket that a store has.
     pub(crate) fn restore_bucket(&mut self, now: Instant, stored: StoredBucket) {
         self.fleet = Some(FleetBucket::restored(now, self.limit.burst, stored));
@@ -366,7 +392,8 @@ impl Allocation {
     /// Fills the fleet's bucket until `now`, by the leases until then, and from then on by those of now.
     /// Tokens that clients hold, or may gather in their own buckets, are part of the burst.
     pub(in crate::resource) fn fill(&mut self, now: Instant) {
-        let left = self.limit.capacity.left_of(self.sum_has);
+        let used = self.sum_has.saturating_add(self.sum_cut_off);
+        let left = self.limit.capacity.left_of(used);
         let rate = match left.is_unlimited() {
             true => Rate::ZERO,
             false => left.as_rate(),

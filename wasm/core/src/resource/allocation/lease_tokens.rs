@@ -48,6 +48,7 @@ impl Allocation {
             granted: entry.draws.granted,
             left: self.left(now),
             next: None,
+            standby: Capacity::ZERO,
         })
     }
 

@@ -106,13 +106,15 @@ impl Allocation {
         tie_break: TieBreak,
         entry: &mut ClientEntry,
     ) {
-        let presence = &mut entry.presence;
-        if presence.missed || presence.missed_at > now {
+        if entry.presence.missed || entry.presence.missed_at > now {
             return;
         }
-        presence.missed = true;
-        if !presence.silent {
-            let asked_at = presence.asked_at;
+        let before = entry.totals();
+        entry.presence.missed = true;
+        self.replace_totals(before, entry.totals());
+        self.fill(now);
+        if !entry.presence.silent {
+            let asked_at = entry.presence.asked_at;
             self.note_silence(asked_at, tie_break, entry);
         }
     }

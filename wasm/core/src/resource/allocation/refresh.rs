@@ -65,7 +65,9 @@ impl Allocation {
         self.note_tally(now, &mut entry, request.tally);
         let leased = entry.granted.capacity.min(request.has);
         let answer = self.settle(now, &mut entry, request, pool);
-        let draw = self.draw(now, tie_break, &mut entry, request.draw.as_ref(), leased);
+        // It was forgotten what it held.
+        let needs = request.draw.map(|draw| draw.of_what_was_held(Tokens::ZERO));
+        let draw = self.draw(now, tie_break, &mut entry, needs.as_ref(), leased);
         let answer = Answer {
             draw,
             refresh_interval: self.interval(
@@ -93,6 +95,7 @@ impl Allocation {
         entry.check_is_later(term, request.sequence)?;
         // A transport sent it twice: the first answer may be in use already, so `has` of the request
         // is no longer news.
+        let held = self.held_by(entry);
         let twice = (term, request.sequence) == (entry.term, entry.sequence);
         let wanted = entry.wants();
         if !twice {
@@ -126,6 +129,7 @@ impl Allocation {
             self.settle(now, entry, request, pool)
         };
         let needs = request.draw.filter(|_| !twice);
+        let needs = needs.map(|draw| draw.of_what_was_held(held));
         let draw = self.draw(now, tie_break, entry, needs.as_ref(), leased);
         let answer = Answer {
             draw,

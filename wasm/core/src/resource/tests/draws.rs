@@ -59,6 +59,18 @@ impl Drawers {
     /// Asks for `needs` tokens; the answer is lost.
     pub(super) fn lose(&mut self, client: usize, needs: u64) -> Answer {
         self.sequence += 1;
+        self.send(client, needs, 0)
+    }
+
+    /// Gives back `returns` of the tokens that it has left.
+    fn give_back(&mut self, client: usize, returns: u64) {
+        self.sequence += 1;
+        self.clients[client].1 -= returns;
+        self.send(client, 0, returns);
+    }
+
+    /// Sends a request, or the latest one again.
+    fn send(&mut self, client: usize, needs: u64, returns: u64) -> Answer {
         let (drawn, holds) = self.clients[client];
         let draw = DrawRequest {
             account: self.account,
@@ -66,6 +78,7 @@ impl Drawers {
             holds: Tokens::from_whole(holds),
             needs: Tokens::from_whole(needs),
             first: Tokens::ONE,
+            returns: Tokens::from_whole(returns),
         };
         let request = LeaseRequest {
             draw: Some(draw),
@@ -296,4 +309,29 @@ fn a_modest_client_gets_its_part_beside_a_greedy_one() {
     let [greedy, modest] = got;
     assert!(greedy + modest >= 600, "of 610: {got:?}");
     assert!(modest * 100 >= greedy * 80, "{got:?}");
+}
+
+#[test]
+fn what_a_client_gives_back_is_there_for_others_once() {
+    let mut fleet = Drawers::new(1_000_000 / 6, 10);
+    assert_eq!(fleet.lose(0, 8).draw.unwrap().left, Tokens::from_whole(2));
+    fleet.clients[0] = (8, 8);
+    fleet.give_back(0, 5);
+    fleet.send(0, 0, 5);
+    assert_eq!(fleet.draw(1, 10).0, 7);
+    assert_eq!(fleet.draw(1, 1).0, 0);
+    // It holds three, and no more than these are believed.
+    fleet.clients[0] = (8, 0);
+    fleet.sequence += 1;
+    fleet.send(0, 0, 1000);
+    assert_eq!(fleet.draw(1, 10).0, 3);
+}
+
+#[test]
+fn a_client_that_is_not_known_gives_nothing_back() {
+    let mut fleet = Drawers::new(1_000_000 / 6, 10);
+    assert_eq!(fleet.draw(0, 10).0, 10);
+    fleet.sequence += 1;
+    fleet.send(1, 0, 1000);
+    assert_eq!(fleet.draw(2, 1).0, 0);
 }

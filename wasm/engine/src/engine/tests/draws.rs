@@ -41,6 +41,7 @@ impl Bucket {
             granted: Tokens::from_whole(self.granted),
             left: Tokens::from_whole(100 - self.granted),
             next: None,
+            ..DrawAnswer::default()
         });
         unit
     }

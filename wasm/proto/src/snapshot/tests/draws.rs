@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tollgate_core::resource::{ClientDraws, FleetBucketSnapshot};
-use tollgate_core::units::Tokens;
+use tollgate_core::units::{Capacity, Tokens};
 
 use super::ms;
 
@@ -11,15 +11,16 @@ fn tokens() -> impl Strategy<Value = Tokens> {
 }
 
 pub(super) fn draws() -> impl Strategy<Value = ClientDraws> {
-    let tokens = (tokens(), tokens());
-    (any::<u64>(), any::<bool>(), tokens).prop_map(|(account, is_offered, (granted, holds))| {
-        ClientDraws {
+    let amounts = (tokens(), tokens(), any::<u64>());
+    (any::<u64>(), any::<bool>(), amounts).prop_map(
+        |(account, is_offered, (granted, holds, standby))| ClientDraws {
             account,
             is_offered,
             granted,
             holds,
-        }
-    })
+            standby: Capacity::from_micros(standby),
+        },
+    )
 }
 
 pub(super) fn bucket() -> impl Strategy<Value = FleetBucketSnapshot> {

@@ -16,6 +16,7 @@ impl Process {
             granted: Tokens::from_whole(share),
             left: Tokens::ZERO,
             next: (soon < Duration::from_secs(1)).then_some(soon),
+            ..DrawAnswer::default()
         };
         self.answer_with(sequence, gets, draw, soon);
     }
@@ -26,6 +27,7 @@ impl Process {
             granted: Tokens::from_whole(gets),
             left,
             next: None,
+            ..DrawAnswer::default()
         };
         self.answer_with(sequence, gets, draw, Duration::from_secs(1));
     }

@@ -12,6 +12,7 @@ fn granted(tokens: u64, next: Option<Duration>) -> Answer {
             granted: Tokens::from_whole(tokens),
             left: Tokens::ZERO,
             next,
+            ..DrawAnswer::default()
         }),
         ..answer(0)
     }
@@ -159,14 +160,13 @@ fn tokens_of_a_lease_stay_when_it_draws_from_now_on() {
     assert!(p.answer(request.sequence, 1, &granted(0, None)));
     assert_eq!(p.limiter.draws.balance(), left);
     let request = p.ask_at_its_time();
-    assert_eq!(request.draw.unwrap().holds.as_micros(), left.unsigned_abs());
+    let draw = request.draw.unwrap();
+    let kept = draw.holds.as_micros();
+    assert_eq!(kept + draw.returns.as_micros(), left.unsigned_abs());
 
     assert!(p.answer(request.sequence, 1, &answer(100)));
-    assert_eq!(
-        p.limiter.bucket.balance(p.now),
-        left,
-        "and when it is leased again"
-    );
+    let balance = p.limiter.bucket.balance(p.now);
+    assert_eq!(balance.unsigned_abs(), kept, "and when it is leased again");
     assert_eq!(p.limiter.draws.balance(), 0);
 }
 
@@ -335,6 +335,7 @@ fn a_request_whose_answer_is_late_passes_where_there_are_many_tokens() {
             granted: Tokens::from_whole(tokens),
             left: Tokens::from_whole(left),
             next: None,
+            ..DrawAnswer::default()
         }),
         ..answer(0)
     };
@@ -356,4 +357,35 @@ fn a_request_whose_answer_is_late_passes_where_there_are_many_tokens() {
         let passed = (0..100).filter(|_| late(&mut p)).count();
         assert_eq!(passed, passes, "of {left} of {rate}");
     }
+}
+
+#[test]
+fn tokens_of_a_lease_that_will_not_be_needed_are_given_back() {
+    let mut p = Process::new();
+    p.attempt(1);
+    let request = p.ask();
+    assert!(p.answer(request.sequence, 1, &leased(100, 40)));
+    let request = p.ask_at_its_time();
+    assert!(
+        p.answer(request.sequence, 1, &granted(40, None)),
+        "it draws"
+    );
+    let draw = p.ask_at_its_time().draw.unwrap();
+    assert!(draw.holds <= Tokens::from_whole(4), "{draw:?}");
+    assert!(draw.returns >= Tokens::from_whole(15), "{draw:?}");
+    assert_eq!(p.passes(50) as u64, draw.holds.whole());
+}
+
+#[test]
+fn a_client_that_is_cut_off_keeps_what_it_has() {
+    let mut p = Process::new();
+    p.attempt(1);
+    let request = p.ask();
+    assert!(p.answer(request.sequence, 1, &leased(100, 40)));
+    let request = p.ask_at_its_time();
+    assert!(p.answer(request.sequence, 1, &granted(40, None)));
+    let lost = p.ask_at_its_time();
+    p.fail(lost.sequence);
+    let draw = p.ask_at_its_time().draw.unwrap();
+    assert_eq!(draw.returns, Tokens::ZERO);
 }
