@@ -53,6 +53,16 @@ pub struct FleetBucketSnapshot {
     pub pressure: u32,
 }
 
+/// Turns to draw that clients have under overload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turns {
+    /// Number of clients, of which each has one turn at a time.
+    pub(super) clients: usize,
+    /// Turns for each 16 tokens: more than these where a client may have no request for a while when its turn
+    /// comes.
+    pub(super) each_16: u32,
+}
+
 // === impl FleetBucket ===
 
 impl FleetBucket {
@@ -210,13 +220,13 @@ impl FleetBucket {
     /// Returns the time until `first` tokens are there, or one at least; `after` if they will not come.
     ///
     /// Under overload, when most draws get nothing, the token is promised to the client, and the others
-    /// are told later ones: of `clients` each has one turn at most. So all together draw about as often
+    /// are told later ones: of the `turns` each client has one at most. So all together draw about as often
     /// as there are tokens.
     pub(super) fn promise(
         &mut self,
         now: Instant,
         first: Tokens,
-        clients: usize,
+        turns: Turns,
         after: Duration,
     ) -> Duration {
         let next = self.bucket.time_until(now, first.max(Tokens::ONE));
@@ -227,6 +237,9 @@ impl FleetBucket {
         if self.pressure < CROWDED_FROM {
             return next;
         }
+        let Turns { clients, each_16 } = turns;
+        let each = each.saturating_mul(16).checked_div(each_16.max(16));
+        let each = each.unwrap_or(Duration::ZERO);
         let clients = u32::try_from(clients).unwrap_or(u32::MAX);
         let last = now.saturating_add(next.saturating_add(each.saturating_mul(clients)));
         let at = self.turn_at.max(now.saturating_add(next)).min(last);

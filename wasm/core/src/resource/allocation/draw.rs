@@ -8,6 +8,7 @@ use super::{Allocation, ClientEntry, Promise, TieBreak};
 use crate::lease::{DrawAnswer, DrawRequest};
 use crate::limit::Limit;
 use crate::pool::PoolLink;
+use crate::resource::fleet_bucket::Turns;
 use crate::resource::{ClientDraws, FleetBucket, StoredBucket};
 use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
 
@@ -16,6 +17,13 @@ const KEPT_FOR_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Time after which a client reports tokens that it has spent, where they are much of the burst.
 const REPORT_AFTER: Duration = Duration::from_millis(20);
+
+/// Turns to draw beyond one for each token, if the burst is two tokens, or a client's next request comes as late as
+/// the bucket needs to fill.
+const LATE_TURNS: u64 = 8;
+
+/// The most turns beyond one for each token.
+const TURNS_MAX: u32 = 64;
 
 /// Part of the burst that clients may hold together for a refresh interval.
 const HELD_PARTS: u64 = 8;
@@ -174,11 +182,13 @@ impl Allocation {
         entry: &mut ClientEntry,
         request: &DrawRequest,
     ) -> Option<Duration> {
-        let clients = usize::try_from(self.shares.subclients()).unwrap_or(usize::MAX);
+        let turns_now = self.turns_of(entry);
         // Others will soon draw instead of using leases, and will have spent the tokens that they hold.
         let after = self.times(now).min_refresh;
         let kept = match self.asks_for_more(now, entry) {
-            true => self.promises.for_others(now, client, entry.served_at),
+            true => self
+                .promises
+                .for_others(now, entry.wants(), entry.served_at),
             false => Tokens::ZERO,
         };
         let turns = self.turns();
@@ -195,7 +205,7 @@ impl Allocation {
         }
         let has_turn = is_short || (needs > Tokens::ZERO && bucket.is_exhausted(now));
         let next =
-            has_turn.then(|| bucket.promise(now, first.saturating_add(kept), clients, after));
+            has_turn.then(|| bucket.promise(now, first.saturating_add(kept), turns_now, after));
         if granted > Tokens::ZERO {
             entry.served_at = now;
             self.promises.end(client);
@@ -205,6 +215,7 @@ impl Allocation {
                 let promise = Promise {
                     client,
                     served_at: entry.served_at,
+                    wants: entry.wants(),
                     tokens: first,
                     until: now.saturating_add(next.saturating_add(turns)),
                 };
@@ -273,6 +284,30 @@ impl Allocation {
         excess.saturating_sub(Tokens::from_micros(part.unwrap_or(0)))
     }
 
+    /// Turns of the client of `entry` among the others. Its first request after its turn comes at some time of
+    /// the mean between two of its requests. As long as that is short beside the time in which the bucket
+    /// fills, there is a turn for each token. Else there are more, or tokens would find no room while they wait; but
+    /// no more than a large bucket needs where turns come at random.
+    fn turns_of(&self, entry: &ClientEntry) -> Turns {
+        let Limit {
+            capacity, burst, ..
+        } = self.limit;
+        let burst = burst.as_micros();
+        let scale = u128::from(Tokens::ONE.as_micros()) * u128::from(16 * LATE_TURNS);
+        let late = u128::from(entry.wants().as_micros()).saturating_mul(burst.into());
+        let late = scale
+            .saturating_mul(capacity.as_micros().into())
+            .checked_div(late);
+        let random = burst.saturating_sub(Tokens::ONE.as_micros());
+        let random = scale.checked_div(random.into());
+        let more = [late, random].into_iter().flatten().min();
+        let more = u32::try_from(more.unwrap_or(u128::MAX)).unwrap_or(u32::MAX);
+        Turns {
+            clients: usize::try_from(self.shares.subclients()).unwrap_or(usize::MAX),
+            each_16: more.min(16 * TURNS_MAX).saturating_add(16),
+        }
+    }
+
     /// Time in which each client could have two tokens, were they divided equally; bounded.
     fn turns(&self) -> Duration {
         let all = self.shares.subclients().saturating_mul(2);
@@ -285,13 +320,14 @@ impl Allocation {
     }
 
     /// Interval after which the client of `entry` should ask again that would otherwise do so after
-    /// `interval`. Tokens that it has spent have no room in the bucket before it reports that: where they are
+    /// `interval`, and may draw after `next`. Tokens that it has spent have no room in the bucket before it reports that: where they are
     /// much of the burst, it should report soon, and those that it was just granted for requests at once.
     pub(super) fn interval(
         &self,
         now: Instant,
         entry: &ClientEntry,
         request: Option<&DrawRequest>,
+        next: Option<Duration>,
         interval: Duration,
     ) -> Duration {
         let reported = request.map_or(Tokens::ZERO, |request| request.holds);
@@ -300,7 +336,8 @@ impl Allocation {
             // It gets a lease the next time.
             return soon;
         }
-        if !entry.draws.is_offered || !self.lacks_room(now, entry, reported) {
+        let reports_in = next.map_or(interval, |next| next.min(interval));
+        if !entry.draws.is_offered || !self.lacks_room(now, entry, reported, reports_in) {
             return interval;
         }
         match entry.draws.holds > reported {
@@ -310,8 +347,15 @@ impl Allocation {
     }
 
     /// Whether tokens that the client of `entry` will have spent soon are much of the burst, and lack in the
-    /// fleet's bucket until it reports that. They do not where each token is drawn as soon as it is there.
-    fn lacks_room(&self, now: Instant, entry: &ClientEntry, reported: Tokens) -> bool {
+    /// fleet's bucket until it reports that. They do not where each token is drawn as soon as it is there, and
+    /// until then all that is earned has room.
+    fn lacks_room(
+        &self,
+        now: Instant,
+        entry: &ClientEntry,
+        reported: Tokens,
+        reports_in: Duration,
+    ) -> bool {
         let burst = self.limit.burst.as_micros();
         let held = self.held_by_clients().as_micros();
         let granted = entry.draws.holds.saturating_sub(reported);
@@ -320,9 +364,11 @@ impl Allocation {
             .min(entry.draws.holds)
             .as_micros();
         let is_exhausted = self.fleet.is_some_and(|bucket| bucket.is_exhausted(now));
+        let earned = self.limit.capacity.as_rate().tokens_in(reports_in);
+        let needs_room = held.saturating_add(earned.as_micros());
         held.saturating_mul(HELD_PARTS) > burst
             && spends.saturating_mul(SPENT_PARTS) > burst
-            && !is_exhausted
+            && (!is_exhausted || needs_room > burst)
     }
 
     /// Time until which the fleet's bucket is to be remembered without clients: until it is full, if any of

@@ -74,6 +74,7 @@ impl Allocation {
                 now,
                 &entry,
                 request.draw.as_ref(),
+                draw.and_then(|draw| draw.next),
                 answer.refresh_interval,
             ),
             ..answer
@@ -137,6 +138,7 @@ impl Allocation {
                 now,
                 entry,
                 request.draw.as_ref(),
+                draw.and_then(|draw| draw.next),
                 answer.refresh_interval,
             ),
             ..answer

@@ -20,7 +20,11 @@ fn ten() -> FleetBucket {
 /// The turn of a client that draws in vain beside another one.
 fn promise(bucket: &mut FleetBucket, after: Duration) -> Duration {
     bucket.note_short();
-    bucket.promise(NOW, tokens(1), 2, after)
+    let turns = Turns {
+        clients: 2,
+        each_16: 16,
+    };
+    bucket.promise(NOW, tokens(1), turns, after)
 }
 
 #[test]

@@ -300,6 +300,7 @@ fn a_modest_client_gets_its_part_beside_a_greedy_one() {
             all.attempts[client] += 1;
             // A client that was told when the next token comes refuses by itself until then.
             if tenth >= next[client] {
+                all.wants = [4, 1][client];
                 let (spent, wait) = all.draw(client, 1);
                 got[client] += spent;
                 next[client] = tenth + wait.unwrap_or_default().as_millis().div_ceil(100) as u64;
