@@ -249,6 +249,10 @@ impl Resource {
 
     /// Takes back leases that have expired.
     pub(crate) fn expire(&mut self, now: Instant) {
+        if self.allocation.fleet.is_some() {
+            // It earns less from when a client is missed.
+            self.note_silences(now);
+        }
         let had = self.allocation.sum_has;
         while let Some(key) = self.expiries.pop_due(now) {
             let Some(entry) = self.clients.get_mut(&key) else {

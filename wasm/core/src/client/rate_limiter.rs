@@ -439,10 +439,11 @@ impl RateLimiter {
             let owed = self.draws.lapse();
             self.set_flow(expiry, policy);
             if was_drawing {
-                // What it has spent of safe capacity is owed.
+                // What it has spent of safe capacity is owed; what it has spent beyond that is forgiven.
                 self.bucket.give_back(expiry, self.bucket.burst());
             }
-            self.bucket.charge(expiry, owed);
+            let most = self.bucket.burst();
+            self.bucket.charge(expiry, owed.min(most));
         }
         if !matches!(self.lease.phase, Phase::Idle | Phase::Pending { .. }) {
             self.set_flow(now, policy);

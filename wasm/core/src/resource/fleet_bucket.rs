@@ -87,13 +87,13 @@ impl FleetBucket {
         bucket
     }
 
-    /// Returns what is to be stored of the bucket, of which clients hold `held` and whose limit earns `rate`,
+    /// Returns what is to be stored of the bucket, of which clients hold `held` and whose limit is of `rate`, and now earns as much but for clients that are cut off,
     /// and whether before its tokens are used; none if what the store has is as good. Nobody holds what they do now
     /// after `lease`.
     pub(super) fn store_change(
         &mut self,
         now: Instant,
-        rate: Rate,
+        (rate, earns): (Rate, Rate),
         held: Tokens,
         lease: Duration,
     ) -> Option<(StoredBucket, bool)> {
@@ -110,7 +110,7 @@ impl FleetBucket {
         let is_urgent = left < known_left
             || known.map_or(Tokens::ZERO, |known| known.missing()) < missing
             || known.map_or(Tokens::ZERO, |known| known.held()) < held
-            || known.is_some_and(|known| known.rate != rate);
+            || known.is_some_and(|known| known.rate != earns);
         let ahead = ahead(self.whole);
         // A crash loses the tokens that the store lacks.
         let most = ahead.saturating_add(ahead).saturating_add(Tokens::ONE);
@@ -121,10 +121,10 @@ impl FleetBucket {
             true => ahead.min(left),
             false => Tokens::ZERO,
         };
-        let fills_in = rate.time_for(missing.saturating_add(ahead));
+        let fills_in = earns.time_for(missing.saturating_add(ahead));
         let stored = StoredBucket {
             whole: left.saturating_add(missing),
-            rate,
+            rate: earns,
             missing: missing.saturating_add(ahead),
             held: held.saturating_add(ahead),
             held_for: lease,

@@ -277,6 +277,8 @@ impl RateLimiter {
         } else if changes {
             self.lease_from_now_on(now, policy, before.balance);
         }
+        let credit = self.credit(policy);
+        self.owe_late_costs(now, policy);
         self.draws.apply(now, draws);
         if let Some(answer) = answer.filter(|_| is_leased) {
             self.set_flow(now, policy);
@@ -288,9 +290,19 @@ impl RateLimiter {
             self.bucket.charge(now, owed);
         }
         // What was spent on credit is paid, whatever a debt may be.
-        let most = self.longest_debt(policy).max(self.credit(policy));
+        let most = self.longest_debt(policy).max(credit);
         self.draws.forgive(most);
         self.draw_soon(now);
+    }
+
+    /// Moves a debt of its bucket, of costs that became known while it was cut off, to what it owes the fleet.
+    fn owe_late_costs(&mut self, now: Instant, policy: &Policy) {
+        let owed = debt(self.bucket.balance(now));
+        if self.draws.offered && owed > Tokens::ZERO {
+            let most = self.whole_burst().saturating_add(self.longest_debt(policy));
+            self.draws.owe(owed, most);
+            self.bucket = TokenBucket::empty(now, Rate::ZERO, Tokens::ZERO);
+        }
     }
 
     /// Moves the tokens that it has drawn, or owes, into its bucket, which its lease sizes; without a lease

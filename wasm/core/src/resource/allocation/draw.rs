@@ -105,6 +105,13 @@ impl Allocation {
             .draws
             .after(request, self.is_drawn && now >= self.learning_until);
         self.replace_totals(before, entry.totals());
+        if request.returns > Tokens::ZERO {
+            // What it holds no longer is room for it.
+            self.fill(now);
+            if let Some(bucket) = &mut self.fleet {
+                bucket.give_back(now, request.returns);
+            }
+        }
     }
 
     /// Grants the tokens that a client needs, as far as they are there, or that go with its lease, which was
@@ -130,9 +137,6 @@ impl Allocation {
             return self.brought_tokens(now, entry);
         }
         self.fill(now);
-        if let (Some(bucket), Some(request)) = (&mut self.fleet, request) {
-            bucket.give_back(now, request.returns);
-        }
         let next = request.and_then(|request| self.grant_tokens(now, client, entry, request));
         Some(DrawAnswer {
             granted: entry.draws.granted,
@@ -183,8 +187,13 @@ impl Allocation {
         request: &DrawRequest,
     ) -> Option<Duration> {
         let turns_now = self.turns_of(entry);
-        // Others will soon draw instead of using leases, and will have spent the tokens that they hold.
-        let after = self.times(now).min_refresh;
+        // Others will soon draw instead of using leases, and will have spent the tokens that they hold; or clients
+        // that are cut off come back.
+        let times = self.times(now);
+        let (after, latest) = match self.sum_cut_off {
+            0 => (times.min_refresh, Duration::MAX),
+            _ => (times.refresh, times.refresh),
+        };
         let kept = match self.asks_for_more(now, entry) {
             true => self
                 .promises
@@ -206,6 +215,7 @@ impl Allocation {
         let has_turn = is_short || (needs > Tokens::ZERO && bucket.is_exhausted(now));
         let next =
             has_turn.then(|| bucket.promise(now, first.saturating_add(kept), turns_now, after));
+        let next = next.map(|next| next.min(latest));
         if granted > Tokens::ZERO {
             entry.served_at = now;
             self.promises.end(client);
@@ -402,9 +412,10 @@ impl Allocation {
     /// Returns what is to be stored of the fleet's bucket, and whether before an answer tells of its tokens.
     pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredBucket, bool)> {
         let (rate, lease) = (self.limit.capacity.as_rate(), self.limit.lease);
+        let earns = self.limit.capacity.left_of(self.sum_cut_off).as_rate();
         let held = self.held();
         let bucket = self.fleet.as_mut().filter(|_| self.is_used)?;
-        let change = bucket.store_change(now, rate, held, lease);
+        let change = bucket.store_change(now, (rate, earns), held, lease);
         self.is_stored |= change.is_some();
         change
     }

@@ -111,8 +111,11 @@ impl Allocation {
         }
         let before = entry.totals();
         entry.presence.missed = true;
+        // The fleet's bucket has earned all until then, and less since.
+        let missed_at = entry.presence.missed_at;
+        self.fill(missed_at);
         self.replace_totals(before, entry.totals());
-        self.fill(now);
+        self.fill(missed_at);
         if !entry.presence.silent {
             let asked_at = entry.presence.asked_at;
             self.note_silence(asked_at, tie_break, entry);

@@ -61,13 +61,13 @@ impl Allocation {
         };
         self.replace_totals(EntryTotals::default(), entry.totals());
         self.report(pool);
-        self.note_draw(now, &mut entry, request.draw.as_ref());
+        // It was forgotten what it held.
+        let draw = request.draw.map(|draw| draw.of_what_was_held(Tokens::ZERO));
+        self.note_draw(now, &mut entry, draw.as_ref());
         self.note_tally(now, &mut entry, request.tally);
         let leased = entry.granted.capacity.min(request.has);
         let answer = self.settle(now, &mut entry, request, pool);
-        // It was forgotten what it held.
-        let needs = request.draw.map(|draw| draw.of_what_was_held(Tokens::ZERO));
-        let draw = self.draw(now, tie_break, &mut entry, needs.as_ref(), leased);
+        let draw = self.draw(now, tie_break, &mut entry, draw.as_ref(), leased);
         let answer = Answer {
             draw,
             refresh_interval: self.interval(
@@ -106,8 +106,10 @@ impl Allocation {
             self.count_again(tie_break, entry, request);
         }
         self.report(pool);
+        let needs = request.draw.filter(|_| !twice);
+        let needs = needs.map(|draw| draw.of_what_was_held(held));
         if !twice {
-            self.note_draw(now, entry, request.draw.as_ref());
+            self.note_draw(now, entry, needs.as_ref());
             self.note_tally(now, entry, request.tally);
         }
         // While learning, the counted lease may rest on a request that was sent to the master before
@@ -129,8 +131,6 @@ impl Allocation {
         } else {
             self.settle(now, entry, request, pool)
         };
-        let needs = request.draw.filter(|_| !twice);
-        let needs = needs.map(|draw| draw.of_what_was_held(held));
         let draw = self.draw(now, tie_break, entry, needs.as_ref(), leased);
         let answer = Answer {
             draw,

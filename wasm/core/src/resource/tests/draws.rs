@@ -291,6 +291,10 @@ fn a_modest_client_gets_its_part_beside_a_greedy_one() {
     for tenth in 1..36_000_u64 {
         all.now = Instant::from_nanos(tenth * 100_000_000);
         for (client, per_mille) in [(0, 333), (1, 33)] {
+            all.wants = [4, 1][client];
+            if tenth % 10 == 0 {
+                all.draw(client, 0);
+            }
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
@@ -300,7 +304,6 @@ fn a_modest_client_gets_its_part_beside_a_greedy_one() {
             all.attempts[client] += 1;
             // A client that was told when the next token comes refuses by itself until then.
             if tenth >= next[client] {
-                all.wants = [4, 1][client];
                 let (spent, wait) = all.draw(client, 1);
                 got[client] += spent;
                 next[client] = tenth + wait.unwrap_or_default().as_millis().div_ceil(100) as u64;

@@ -2,6 +2,7 @@
 
 use super::draws::{Drawers, run};
 use super::*;
+use crate::units::Tokens;
 
 impl Drawers {
     /// Three clients of six a second that have drawn for longer than a lease.
@@ -80,4 +81,41 @@ fn the_fleets_bucket_earns_no_standby_capacity_of_a_client_that_is_silent() {
     fleet.after(1);
     let both = fleet.draw(1, 60).0 + fleet.draw(2, 60).0;
     assert_eq!(both, 6);
+}
+
+#[test]
+fn the_fleets_bucket_earns_nothing_while_all_are_cut_off() {
+    let mut fleet = Drawers::old();
+    fleet.draw(0, 60);
+    for client in 0..3 {
+        fleet.standby(client);
+    }
+    // The first request after a long time finds that all were missed two seconds after their last.
+    let left = fleet.after(9).lose(0, 0).draw.unwrap().left;
+    assert!(
+        left <= Tokens::from_whole(6 * 3),
+        "{left:?} of nine seconds"
+    );
+}
+
+#[test]
+fn no_lease_is_granted_out_of_what_a_client_that_is_cut_off_may_use() {
+    let mut fleet = Drawers::new(100_000_000, 100);
+    fleet.wants = 5;
+    for _ in 0..11 {
+        fleet.draw_or_lease(0, 1);
+        fleet.draw_or_lease(1, 1);
+        fleet.after(1);
+    }
+    let standby = fleet.standby(0);
+    assert!(standby >= 40_000_000, "{standby}");
+    fleet.wants = 100;
+    let mut lease = Capacity::ZERO;
+    for _ in 0..6 {
+        fleet.after(1);
+        lease = fleet.lose(1, 1).lease.unwrap().capacity;
+    }
+    assert!(lease > Capacity::ZERO, "it is leased");
+    let together = lease.as_micros() + standby;
+    assert!(together <= 100_000_000, "{together}");
 }

@@ -115,3 +115,29 @@ fn an_optimistic_client_has_all_that_it_wants() {
     p.after(1000).count(0);
     assert_eq!(p.limiter.flow(p.now, &p.policy).0, Rate::from_whole(10));
 }
+
+#[test]
+fn costs_that_become_known_while_cut_off_are_paid_by_draws() {
+    let mut p = Process::cut_off(0, &draws(0, 2));
+    p.limiter.pay(p.now, &p.policy, 0, Tokens::from_whole(4));
+    p.now = p.limiter.due().unwrap();
+    let request = p.ask();
+    assert!(p.answer(request.sequence, 1, &draws(9, 2)));
+    let owed = p.limiter.owed();
+    assert!(owed > Tokens::from_whole(2), "{owed:?}");
+    assert_eq!(p.limiter.bucket.balance(p.now), 0);
+    p.after(1);
+    assert_eq!(p.ask().draw.unwrap().needs, owed);
+}
+
+#[test]
+fn credit_of_the_fleets_tokens_is_no_long_debt_when_the_lease_ends() {
+    let mut p = Process::cut_off(1, &draws(10, 5));
+    assert_eq!(p.passes(10), 5, "half of what was left");
+    while p.limiter.is_drawing() {
+        p.after(100).passes(0);
+        p.limiter.pay(p.now, &p.policy, 1, Tokens::ZERO);
+    }
+    let owed = p.limiter.bucket.balance(p.now);
+    assert!(owed >= 0, "{owed} at one a second");
+}
