@@ -220,6 +220,13 @@ impl TokenBucket {
         self.0.lacking = lacking.saturating_sub(self.lacking_at_last());
     }
 
+    /// Time at which it is, or was, full as far as nothing is taken of it meanwhile; none if never.
+    pub fn full_at(&self) -> Option<Instant> {
+        let BucketState { last, .. } = self.0;
+        let time = self.time_until(last, self.burst())?;
+        Some(last.saturating_add(time))
+    }
+
     /// Whether at `now` nothing is lacking that was ever taken: the bucket is full, and would be were
     /// its burst the largest that it has had.
     pub fn is_whole(&self, now: Instant) -> bool {

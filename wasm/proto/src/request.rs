@@ -2,6 +2,7 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate_core::lease::{
     Band, Claim, ClientId, ClientRun, Demand, DrawRequest, Epoch, IdError, LeaseRequest, Priority,
@@ -161,6 +162,8 @@ impl From<DrawRequest> for v1::Draw {
             needs: draw.needs.as_micros(),
             first: draw.first.as_micros(),
             returns: draw.returns.as_micros(),
+            // No longer than it was.
+            spent_for_ms: u64::try_from(draw.spent_for.as_millis()).unwrap_or(u64::MAX),
         }
     }
 }
@@ -174,6 +177,7 @@ impl From<v1::Draw> for DrawRequest {
             needs: Tokens::from_micros(message.needs),
             first: Tokens::from_micros(message.first),
             returns: Tokens::from_micros(message.returns),
+            spent_for: Duration::from_millis(message.spent_for_ms),
         }
     }
 }

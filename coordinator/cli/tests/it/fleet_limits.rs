@@ -1,7 +1,7 @@
 //! Limits of simulated fleets beside one limit that all Envoys share without delay.
 //!
 //! Each line is of one scope of a scenario in `tests/scenarios`: `fleet-limits.yaml`, `fleet-pods.yaml`,
-//! `fleet-far.yaml`, `fleet-crash.yaml`, `fleet-failover.yaml`, `fleet-spikes.yaml`. It says what holds today; the aim is 99 % in each line.
+//! `fleet-far.yaml`, `fleet-crash.yaml`, `fleet-failover.yaml`, `fleet-cut.yaml`, `fleet-overload.yaml`, `fleet-spikes.yaml`. It says what holds today; the aim is 99 % in each line.
 //! `cargo test -p tollgate-cli fleet_limits -- --nocapture` prints the table of `docs/benchmarks.md`.
 
 use serde_json::Value;
@@ -154,6 +154,24 @@ const FAILOVER: &[Line] = &[
     line("strict/busy", "100/s, 60/s of it, the same", "-", (99.0, 0.0)),
 ];
 
+/// Many Envoys, of which each is asked now and then.
+#[rustfmt::skip]
+const OVERLOAD: &[Line] = &[
+    line("two/30", "1/s, 30 times as much, 2 Envoys", "-", (93.0, 0.0)),
+    line("one/1", "1/s, just so much, 40 Envoys", "-", (97.0, 0.0)),
+    line("one/3", "1/s, three times as much", "-", (97.0, 0.0)),
+    line("one/30", "1/s, 30 times as much", "-", (94.0, 0.0)),
+    line("one/30-sticky", "the same through one of 40", "-", (97.0, 0.0)),
+    line("five/1", "5/s, just so much, 40 Envoys", "-", (98.0, 0.0)),
+    line("five/3", "5/s, three times as much, random", "-", (97.0, 0.0)),
+    line("five/3-in-turn", "the same in turn", "-", (98.0, 0.0)),
+    line("five/30", "5/s, 30 times as much, random", "-", (99.0, 0.0)),
+    line("five/30-in-turn", "the same in turn", "-", (99.0, 0.0)),
+    line("ten-minute/30", "10/min, 30 times as much, 40 Envoys", "-", (99.0, 0.0)),
+    line("hundred/1-in-turn", "100/s, just so much, 100 Envoys in turn", "-", (97.0, 0.0)),
+    line("hundred/3-in-turn", "100/s, three times as much", "-", (99.0, 0.0)),
+];
+
 /// Plays a scenario, prints a table and compares it with `lines`.
 fn compare(name: &str, lines: &[Line]) {
     let limits = limits_of(name);
@@ -214,6 +232,23 @@ fn limits_outlive_their_coordinator() {
 #[test]
 fn limits_outlive_a_time_without_a_coordinator() {
     compare("fleet-failover", FAILOVER);
+}
+
+#[test]
+fn small_bursts_of_many_envoys_are_used_under_overload() {
+    compare("fleet-overload", OVERLOAD);
+}
+
+/// What standby capacity and credit let pass beyond a limit: what is earned before it is known that an Envoy is cut
+/// off, and a token for each that is.
+#[test]
+fn little_passes_beyond_a_limit_where_envoys_are_cut_off() {
+    for limit in limits_of("fleet-cut") {
+        let beyond = limit["beyond"].as_f64().expect("a figure");
+        let rate = limit["capacity"].as_f64().expect("a figure");
+        assert!(beyond <= 2.0 * rate + 5.0, "{limit}");
+        assert!(limit["of_ideal"].as_f64() > Some(0.9), "{limit}");
+    }
 }
 
 #[test]

@@ -52,6 +52,7 @@ const PERMITS: DrawRequest = DrawRequest {
     needs: Tokens::ZERO,
     first: Tokens::ZERO,
     returns: Tokens::ZERO,
+    spent_for: Duration::ZERO,
 };
 
 /// Permits of one process for one resource; plain data, see

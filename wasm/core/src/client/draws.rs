@@ -39,15 +39,18 @@ pub(super) struct Draws {
     pub(super) standby: Capacity,
     /// Whether the last answer said nothing of draws, though it may draw.
     pub(super) is_unanswered: bool,
+    /// Time at which the last token was spent.
+    pub(super) spent_at: Instant,
 }
 
 // === impl Draws ===
 
 impl Draws {
     /// Takes `need` tokens, or none if fewer are left. Returns whether it did.
-    pub(super) fn take(&mut self, need: Tokens) -> bool {
+    pub(super) fn take(&mut self, now: Instant, need: Tokens) -> bool {
         let is_enough = self.left >= need;
         if is_enough {
+            self.spent_at = now;
             self.left = self.left.saturating_sub(need);
             self.reserved = self.reserved.saturating_sub(need);
         }
@@ -76,7 +79,8 @@ impl Draws {
     }
 
     /// Notes that `tokens` have been spent. Those that are not left are owed, `most` at most.
-    pub(super) fn owe(&mut self, tokens: Tokens, most: Tokens) {
+    pub(super) fn owe(&mut self, now: Instant, tokens: Tokens, most: Tokens) {
+        self.spent_at = now;
         let paid = self.left.min(tokens);
         self.left = self.left.saturating_sub(paid);
         let owed = self.owed.saturating_add(tokens.saturating_sub(paid));
@@ -152,6 +156,7 @@ impl Draws {
             needs: needs.saturating_add(owed),
             first: core::mem::take(&mut self.first),
             returns,
+            spent_for: now.saturating_since(self.spent_at),
         }
     }
 
@@ -172,6 +177,9 @@ impl Draws {
             return;
         };
         let tokens = self.receive(answer);
+        if self.owed > Tokens::ZERO {
+            self.spent_at = now;
+        }
         self.keep(tokens);
         self.standby = answer.standby;
         self.fleet = answer.left;

@@ -32,6 +32,8 @@ pub struct FleetBucket {
     turn_at: Instant,
     /// Draws that got nothing, beyond those that got something; bounded.
     pressure: u32,
+    /// Time since when it has held all that it can, at the present rate.
+    full_since: Option<Instant>,
     /// Its record in the store, if there is one.
     stored: Option<Stored>,
 }
@@ -73,6 +75,7 @@ impl FleetBucket {
             whole,
             turn_at: now,
             pressure: 0,
+            full_since: None,
             stored: None,
         }
     }
@@ -142,7 +145,15 @@ impl FleetBucket {
 
     /// Fills it at `rate` from `now` on, up to what is left of the burst beside the `held` of clients.
     pub(super) fn set(&mut self, now: Instant, rate: Rate, held: Tokens) {
+        let full_at = match self.bucket.full_at() {
+            // What was taken at this instant is held by a client, so that there is no room for more either.
+            _ if self.bucket.to_parts().last == now => self.full_since,
+            Some(at) if at <= now => self.full_since.or(Some(at)),
+            _ => None,
+        };
+        let full_since = full_at.filter(|_| rate == self.bucket.rate());
         self.bucket.set(now, rate, self.whole.saturating_sub(held));
+        self.full_since = self.is_full(now).then(|| full_since.unwrap_or(now));
     }
 
     /// Takes another burst of the limit. A raise adds the difference at once, but for what was lacking
@@ -176,6 +187,29 @@ impl FleetBucket {
         self.bucket
             .take(now, tokens)
             .map_or(Tokens::ZERO, |()| tokens)
+    }
+
+    /// Sets it as [`FleetBucket::set`] does, of which clients hold `held` since they have spent `room` tokens. They
+    /// did so `age` ago: what it would have earned since, had it not held all that it could, it earns now. No time
+    /// counts twice, so in any time it earns no more than its rate.
+    pub(super) fn earn_late(&mut self, now: Instant, age: Duration, room: Tokens, held: Tokens) {
+        let rate = self.bucket.rate();
+        self.set(now, rate, self.whole.saturating_sub(self.bucket.burst()));
+        let from = self
+            .full_since
+            .map(|since| since.max(now.saturating_sub(age)));
+        let time = from.map_or(Duration::ZERO, |from| now.saturating_since(from));
+        let earned = rate.tokens_in(time).min(room);
+        let until = rate.time_for(earned).zip(from);
+        self.set(now, rate, held);
+        self.bucket.give_back(now, earned);
+        if let Some((time, from)) = until.filter(|_| earned > Tokens::ZERO && self.is_full(now)) {
+            self.full_since = Some(from.saturating_add(time));
+        }
+    }
+
+    fn is_full(&self, now: Instant) -> bool {
+        self.left(now) >= self.bucket.burst()
     }
 
     /// Takes back tokens that a client has not spent, and held until now.
@@ -293,6 +327,7 @@ impl FleetBucket {
             whole: snapshot.whole,
             turn_at: now.saturating_add(snapshot.turn_in),
             pressure: snapshot.pressure.min(PRESSURE_MAX),
+            full_since: None,
             // The record of the master before may be older.
             stored: None,
         }

@@ -115,6 +115,9 @@ pub struct Draw {
     /// Tokens that the client gives back: it has not spent them, and will not. They are no part of `holds`.
     #[prost(uint64, tag = "6")]
     pub returns: u64,
+    /// How long ago it spent the last of these tokens: since then there has been room for others.
+    #[prost(uint64, tag = "7")]
+    pub spent_for_ms: u64,
 }
 /// Demand of a client at one priority.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]

@@ -266,6 +266,7 @@ prop_compose! {
         needs: u64,
         first: u64,
         returns: u64,
+        spent_for in 0..1_u64 << 40,
     ) -> DrawRequest {
         DrawRequest {
             account,
@@ -274,6 +275,7 @@ prop_compose! {
             needs: Tokens::from_micros(needs),
             first: Tokens::from_micros(first),
             returns: Tokens::from_micros(returns),
+            spent_for: Duration::from_millis(spent_for),
         }
     }
 }

@@ -69,7 +69,7 @@ impl RateLimiter {
         self.lease.rouse(now, policy);
         self.settle_bucket(now, policy);
         self.set_flow(now, policy);
-        match self.draws.take(need) {
+        match self.draws.take(now, need) {
             true => DrawResult::Tokens(need),
             false if self.can_draw(now) => self.draw_of_fleet(now, policy, need, credit),
             false if self.is_cut_off() => self.draw_cut_off(now, policy, need, workers),
@@ -107,7 +107,7 @@ impl RateLimiter {
     pub(super) fn owe_fleet(&mut self, now: Instant, policy: &Policy, owed: Tokens) {
         let most = self.longest_debt(policy);
         self.draws
-            .owe(owed, self.whole_burst().saturating_add(most));
+            .owe(now, owed, self.whole_burst().saturating_add(most));
         self.draw_soon(now);
     }
 
@@ -141,7 +141,7 @@ impl RateLimiter {
         let most = self.credit(policy);
         let level = self.draws.level(now, self.whole_rate(), self.whole_burst());
         if self.draws.owed.saturating_add(need) <= most && level >= micros(need) {
-            self.draws.owe(need, most);
+            self.draws.owe(now, need, most);
             return DrawResult::Tokens(need);
         }
         // By then it may draw again.
@@ -300,7 +300,7 @@ impl RateLimiter {
         let owed = debt(self.bucket.balance(now));
         if self.draws.offered && owed > Tokens::ZERO {
             let most = self.whole_burst().saturating_add(self.longest_debt(policy));
-            self.draws.owe(owed, most);
+            self.draws.owe(now, owed, most);
             self.bucket = TokenBucket::empty(now, Rate::ZERO, Tokens::ZERO);
         }
     }

@@ -64,6 +64,7 @@ impl Site {
                 needs: Tokens::from_whole(needs),
                 first: Tokens::ONE,
                 returns: Tokens::ZERO,
+                spent_for: Duration::ZERO,
             }),
             ..LeaseRequest::new(self.now.as_nanos(), Capacity::ZERO, wants)
         };

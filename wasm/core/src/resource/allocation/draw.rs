@@ -18,9 +18,11 @@ const KEPT_FOR_MAX: Duration = Duration::from_secs(60 * 60);
 /// Time after which a client reports tokens that it has spent, where they are much of the burst.
 const REPORT_AFTER: Duration = Duration::from_millis(20);
 
-/// Turns to draw beyond one for each token, if the burst is two tokens, or a client's next request comes as late as
-/// the bucket needs to fill.
-const LATE_TURNS: u64 = 8;
+/// Turns to draw beyond one for each token, if a client's next request comes as late as the bucket needs to fill.
+const LATE_TURNS: u64 = 24;
+
+/// The most of these, if the burst is two tokens; of a larger one there are less.
+const RANDOM_TURNS: u64 = 8;
 
 /// The most turns beyond one for each token.
 const TURNS_MAX: u32 = 64;
@@ -105,12 +107,12 @@ impl Allocation {
             .draws
             .after(request, self.is_drawn && now >= self.learning_until);
         self.replace_totals(before, entry.totals());
-        if request.returns > Tokens::ZERO {
-            // What it holds no longer is room for it.
-            self.fill(now);
-            if let Some(bucket) = &mut self.fleet {
-                bucket.give_back(now, request.returns);
-            }
+        let spent = before.holds.saturating_sub(entry.draws.holds);
+        let spent = spent.saturating_sub(request.returns);
+        let held = self.held();
+        if let Some(bucket) = &mut self.fleet {
+            bucket.earn_late(now, request.spent_for, spent, held);
+            bucket.give_back(now, request.returns);
         }
     }
 
@@ -303,13 +305,13 @@ impl Allocation {
             capacity, burst, ..
         } = self.limit;
         let burst = burst.as_micros();
-        let scale = u128::from(Tokens::ONE.as_micros()) * u128::from(16 * LATE_TURNS);
+        let scale = |turns: u64| u128::from(Tokens::ONE.as_micros()) * u128::from(16 * turns);
         let late = u128::from(entry.wants().as_micros()).saturating_mul(burst.into());
-        let late = scale
+        let late = scale(LATE_TURNS)
             .saturating_mul(capacity.as_micros().into())
             .checked_div(late);
         let random = burst.saturating_sub(Tokens::ONE.as_micros());
-        let random = scale.checked_div(random.into());
+        let random = scale(RANDOM_TURNS).checked_div(random.into());
         let more = [late, random].into_iter().flatten().min();
         let more = u32::try_from(more.unwrap_or(u128::MAX)).unwrap_or(u32::MAX);
         Turns {

@@ -150,6 +150,7 @@ fn a_snapshot_keeps_what_is_lacking_whatever_clients_hold() {
     bucket.take(NOW, tokens(2), Tokens::ONE, Tokens::ZERO);
     let mut restored = FleetBucket::of(NOW, &bucket.snapshot(NOW));
     restored.set(NOW, Rate::ZERO, tokens(7));
+    bucket.set(NOW, Rate::ZERO, tokens(7));
     assert_eq!(restored, bucket);
 }
 

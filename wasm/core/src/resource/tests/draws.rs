@@ -19,6 +19,8 @@ pub(super) struct Drawers {
     attempts: [u64; 3],
     /// Wants of each, a second.
     pub(super) wants: u64,
+    /// Time since which all of them have spent what they say, in seconds.
+    spent_for: u64,
 }
 
 // === impl Drawers ===
@@ -38,6 +40,7 @@ impl Drawers {
             clients: [(0, 0); 3],
             attempts: [0; 3],
             wants: 1,
+            spent_for: 0,
         }
     }
 
@@ -79,6 +82,7 @@ impl Drawers {
             needs: Tokens::from_whole(needs),
             first: Tokens::ONE,
             returns: Tokens::from_whole(returns),
+            spent_for: Duration::from_secs(self.spent_for),
         };
         let request = LeaseRequest {
             draw: Some(draw),
@@ -338,4 +342,34 @@ fn a_client_that_is_not_known_gives_nothing_back() {
     fleet.sequence += 1;
     fleet.send(1, 0, 1000);
     assert_eq!(fleet.draw(2, 1).0, 0);
+}
+
+/// One a second, with a burst of three.
+#[test]
+fn what_is_known_late_to_be_spent_has_been_room_since_then() {
+    let mut fleet = Drawers::new(1_000_000, 3);
+    assert_eq!(fleet.draw(0, 2).0 + fleet.draw(1, 1).0, 3);
+    fleet.after(4);
+    assert_eq!(fleet.draw(2, 1).0, 0, "there was no room");
+    fleet.spent_for = 4;
+    fleet.draw(0, 0);
+    fleet.spent_for = 1;
+    fleet.draw(1, 0);
+    let left = fleet.draw(2, 9).0;
+    assert_eq!(
+        left, 3,
+        "as much as was spent long ago, and one for the last second"
+    );
+}
+
+#[test]
+fn no_time_is_earned_twice() {
+    let mut fleet = Drawers::new(1_000_000, 10);
+    assert_eq!(fleet.draw(0, 5).0 + fleet.draw(1, 5).0, 10);
+    fleet.after(3);
+    assert_eq!(fleet.draw(2, 1).0, 0);
+    fleet.spent_for = 3;
+    fleet.draw(0, 0);
+    fleet.draw(1, 0);
+    assert_eq!(fleet.draw(2, 9).0, 3, "in three seconds");
 }
