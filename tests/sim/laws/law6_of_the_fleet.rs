@@ -1,8 +1,8 @@
 //! All processes together admit no more than the burst of the limit and what its capacity earns, in
 //! any window. The part of the burst that a process has with its first lease comes on top.
 //!
-//! For requests alone, where nothing passes without a lease. A lowered capacity may be exceeded for
-//! one lease.
+//! For requests alone, where nothing passes without a lease, but for standby capacity and credit of processes that
+//! draw and are cut off: that comes on top. A lowered capacity may be exceeded for one lease.
 
 use std::collections::BTreeMap;
 
@@ -72,6 +72,9 @@ impl Law6 {
         if first.is_none() && client.state() == LeaseState::Leased {
             let (_, burst) = client.flow();
             *first = Some(tokens(burst));
+        }
+        if client.state() == LeaseState::NoLease {
+            return;
         }
         let admitted = client.admitted() as f64;
         let spent = first.map_or(0.0, |left| left.min(admitted));

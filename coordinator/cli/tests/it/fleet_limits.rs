@@ -239,7 +239,7 @@ fn small_bursts_of_many_envoys_are_used_under_overload() {
     compare("fleet-overload", OVERLOAD);
 }
 
-/// What standby capacity and credit let pass beyond a limit: what is earned before it is known that an Envoy is cut
+/// Standby capacity and credit may let pass beyond a limit: what is earned before it is known that an Envoy is cut
 /// off, and a token for each that is.
 #[test]
 fn little_passes_beyond_a_limit_where_envoys_are_cut_off() {

@@ -439,7 +439,7 @@ impl RateLimiter {
             let owed = self.draws.lapse();
             self.set_flow(expiry, policy);
             if was_drawing {
-                // What it has spent of safe capacity is owed; what it has spent beyond that is forgiven.
+                // Safe capacity that it has spent is owed; tokens that it has spent beyond that are forgiven.
                 self.bucket.give_back(expiry, self.bucket.burst());
             }
             let most = self.bucket.burst();

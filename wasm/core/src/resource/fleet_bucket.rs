@@ -146,7 +146,7 @@ impl FleetBucket {
     /// Fills it at `rate` from `now` on, up to what is left of the burst beside the `held` of clients.
     pub(super) fn set(&mut self, now: Instant, rate: Rate, held: Tokens) {
         let full_at = match self.bucket.full_at() {
-            // What was taken at this instant is held by a client, so that there is no room for more either.
+            // Tokens that were taken at this instant are held by a client, so that there is no room for others.
             _ if self.bucket.to_parts().last == now => self.full_since,
             Some(at) if at <= now => self.full_since.or(Some(at)),
             _ => None,

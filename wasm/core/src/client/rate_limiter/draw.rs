@@ -289,7 +289,7 @@ impl RateLimiter {
             let owed = self.draws.lapse();
             self.bucket.charge(now, owed);
         }
-        // What was spent on credit is paid, whatever a debt may be.
+        // Tokens that were spent on credit are paid, whatever a debt may be.
         let most = self.longest_debt(policy).max(credit);
         self.draws.forgive(most);
         self.draw_soon(now);

@@ -24,8 +24,8 @@ const LATE_TURNS: u64 = 24;
 /// The most of these, if the burst is two tokens; of a larger one there are less.
 const RANDOM_TURNS: u64 = 8;
 
-/// The most turns beyond one for each token.
-const TURNS_MAX: u32 = 64;
+/// The most turns beyond one for each token, for 16 of these.
+const TURNS_MAX: u32 = 16 * 64;
 
 /// Part of the burst that clients may hold together for a refresh interval.
 const HELD_PARTS: u64 = 8;
@@ -305,18 +305,19 @@ impl Allocation {
             capacity, burst, ..
         } = self.limit;
         let burst = burst.as_micros();
-        let scale = |turns: u64| u128::from(Tokens::ONE.as_micros()) * u128::from(16 * turns);
+        let turns_of =
+            |turns: u64| u128::from(Tokens::from_whole(turns).as_micros().saturating_mul(16));
         let late = u128::from(entry.wants().as_micros()).saturating_mul(burst.into());
-        let late = scale(LATE_TURNS)
+        let late = turns_of(LATE_TURNS)
             .saturating_mul(capacity.as_micros().into())
             .checked_div(late);
         let random = burst.saturating_sub(Tokens::ONE.as_micros());
-        let random = scale(RANDOM_TURNS).checked_div(random.into());
+        let random = turns_of(RANDOM_TURNS).checked_div(random.into());
         let more = [late, random].into_iter().flatten().min();
         let more = u32::try_from(more.unwrap_or(u128::MAX)).unwrap_or(u32::MAX);
         Turns {
             clients: usize::try_from(self.shares.subclients()).unwrap_or(usize::MAX),
-            each_16: more.min(16 * TURNS_MAX).saturating_add(16),
+            each_16: more.min(TURNS_MAX).saturating_add(16),
         }
     }
 
