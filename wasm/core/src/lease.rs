@@ -81,7 +81,7 @@ pub struct DrawRequest {
     pub needs: Tokens,
     /// Tokens that the first of these needs.
     pub first: Tokens,
-    /// Time since it has spent the last token of these: for so long there has been room for others.
+    /// Time since it has spent a token of those that it was granted: for so long there has been room for others.
     pub spent_for: Duration,
     /// Tokens that were left and are given back with this request; they are no part of `holds`. If it is lost
     /// they are lost.

@@ -133,6 +133,7 @@ impl Draws {
     pub(super) fn request(&mut self, now: Instant, keeps: Tokens) -> DrawRequest {
         if self.account == 0 {
             self.account = now.as_nanos();
+            self.spent_at = now;
         }
         let owed = match self.pays(now) {
             true => self.owed,

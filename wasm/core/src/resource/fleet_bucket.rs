@@ -90,14 +90,14 @@ impl FleetBucket {
         bucket
     }
 
-    /// Returns what is to be stored of the bucket, of which clients hold `held` and whose limit is of `rate`, and now earns as much but for clients that are cut off,
-    /// and whether before its tokens are used; none if what the store has is as good. Nobody holds what they do now
-    /// after `lease`.
+    /// Returns what is to be stored of the bucket, of which clients hold `held` and whose limit earns `rate`, but for
+    /// `withheld` at most, by clients that are cut off; and whether before its tokens are used. None if what the store has
+    /// is as good. Nobody holds or earns what they do now after `lease`.
     pub(super) fn store_change(
         &mut self,
         now: Instant,
-        (rate, earns): (Rate, Rate),
-        held: Tokens,
+        rate: Rate,
+        (held, withheld): (Tokens, Tokens),
         lease: Duration,
     ) -> Option<(StoredBucket, bool)> {
         if !is_slow(rate, self.whole) {
@@ -113,22 +113,22 @@ impl FleetBucket {
         let is_urgent = left < known_left
             || known.map_or(Tokens::ZERO, |known| known.missing()) < missing
             || known.map_or(Tokens::ZERO, |known| known.held()) < held
-            || known.is_some_and(|known| known.rate != earns);
+            || known.is_some_and(|known| known.rate != rate);
         let ahead = ahead(self.whole);
         // A crash loses the tokens that the store lacks.
         let most = ahead.saturating_add(ahead).saturating_add(Tokens::ONE);
-        if !is_urgent && left < known_left.saturating_add(most) {
+        if !is_urgent && left < known_left.saturating_add(most.saturating_add(withheld)) {
             return None;
         }
         let ahead = match is_urgent {
             true => ahead.min(left),
             false => Tokens::ZERO,
         };
-        let fills_in = earns.time_for(missing.saturating_add(ahead));
+        let fills_in = rate.time_for(missing.saturating_add(ahead));
         let stored = StoredBucket {
             whole: left.saturating_add(missing),
-            rate: earns,
-            missing: missing.saturating_add(ahead),
+            rate,
+            missing: missing.saturating_add(ahead).saturating_add(withheld),
             held: held.saturating_add(ahead),
             held_for: lease,
             lasts: fills_in.unwrap_or(Duration::MAX).saturating_add(lease),
@@ -145,6 +145,7 @@ impl FleetBucket {
 
     /// Fills it at `rate` from `now` on, up to what is left of the burst beside the `held` of clients.
     pub(super) fn set(&mut self, now: Instant, rate: Rate, held: Tokens) {
+        let now = now.max(self.bucket.to_parts().last);
         let full_at = match self.bucket.full_at() {
             // Tokens that were taken at this instant are held by a client, so that there is no room for others.
             _ if self.bucket.to_parts().last == now => self.full_since,
@@ -209,12 +210,19 @@ impl FleetBucket {
     }
 
     fn is_full(&self, now: Instant) -> bool {
-        self.left(now) >= self.bucket.burst()
+        let most = i64::try_from(self.bucket.burst().as_micros());
+        self.bucket.balance(now) >= most.unwrap_or(i64::MAX)
     }
 
     /// Takes back tokens that a client has not spent, and held until now.
     pub(super) fn give_back(&mut self, now: Instant, tokens: Tokens) {
         self.bucket.give_back(now, tokens);
+    }
+
+    /// Takes `most` tokens, or what is there.
+    pub(super) fn take_part(&mut self, now: Instant, most: Tokens) -> Tokens {
+        let tokens = self.left(now).min(most);
+        self.take(now, tokens, tokens, Tokens::ZERO)
     }
 
     /// Takes a token that is not there yet, for a client with a lease that would begin with nothing; the next

@@ -115,7 +115,7 @@ pub struct Draw {
     /// Tokens that the client gives back: it has not spent them, and will not. They are no part of `holds`.
     #[prost(uint64, tag = "6")]
     pub returns: u64,
-    /// Time since it has spent the last of these tokens: for so long there has been room for others.
+    /// Time since it has spent a token of those that it was granted: for so long there has been room for others.
     #[prost(uint64, tag = "7")]
     pub spent_for_ms: u64,
 }

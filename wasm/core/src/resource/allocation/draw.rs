@@ -103,6 +103,7 @@ impl Allocation {
             self.fleet = Some(FleetBucket::full(now, self.limit.burst));
         }
         let before = entry.totals();
+        let is_same = entry.draws.account == request.account;
         entry.draws = entry
             .draws
             .after(request, self.is_drawn && now >= self.learning_until);
@@ -111,7 +112,9 @@ impl Allocation {
         let spent = spent.saturating_sub(request.returns);
         let held = self.held();
         if let Some(bucket) = &mut self.fleet {
-            bucket.earn_late(now, request.spent_for, spent, held);
+            // A client that has forgotten what it held does not know when it was spent.
+            let room = if is_same { spent } else { Tokens::ZERO };
+            bucket.earn_late(now, request.spent_for, room, held);
             bucket.give_back(now, request.returns);
         }
     }
@@ -415,10 +418,12 @@ impl Allocation {
     /// Returns what is to be stored of the fleet's bucket, and whether before an answer tells of its tokens.
     pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredBucket, bool)> {
         let (rate, lease) = (self.limit.capacity.as_rate(), self.limit.lease);
-        let earns = self.limit.capacity.left_of(self.sum_cut_off).as_rate();
-        let held = self.held();
+        let withheld = Capacity::from_sum(self.sum_cut_off)
+            .as_rate()
+            .tokens_in(lease);
+        let held = (self.held(), withheld);
         let bucket = self.fleet.as_mut().filter(|_| self.is_used)?;
-        let change = bucket.store_change(now, (rate, earns), held, lease);
+        let change = bucket.store_change(now, rate, held, lease);
         self.is_stored |= change.is_some();
         change
     }

@@ -34,10 +34,11 @@ impl Allocation {
         let Some(bucket) = &mut self.fleet else {
             return Tokens::ZERO;
         };
-        let tokens = bucket.take(now, lacks, Tokens::ONE, Tokens::ZERO);
-        let has_none = tokens == Tokens::ZERO && has == Tokens::ZERO;
+        // Also a part of a token, which is one soon: a debt that is paid with the lease is not paid late.
+        let tokens = bucket.take_part(now, lacks);
+        let has_none = tokens < Tokens::ONE && has == Tokens::ZERO;
         match has_none && lacks >= Tokens::ONE {
-            true => bucket.advance(now),
+            true => tokens.saturating_add(bucket.advance(now)),
             false => tokens,
         }
     }

@@ -366,10 +366,29 @@ fn what_is_known_late_to_be_spent_has_been_room_since_then() {
 fn no_time_is_earned_twice() {
     let mut fleet = Drawers::new(1_000_000, 10);
     assert_eq!(fleet.draw(0, 5).0 + fleet.draw(1, 5).0, 10);
-    fleet.after(3);
+    fleet.after(7);
     assert_eq!(fleet.draw(2, 1).0, 0);
-    fleet.spent_for = 3;
+    fleet.spent_for = 7;
     fleet.draw(0, 0);
     fleet.draw(1, 0);
-    assert_eq!(fleet.draw(2, 9).0, 3, "in three seconds");
+    assert_eq!(fleet.draw(2, 10).0, 7, "in seven seconds");
+}
+
+#[test]
+fn nothing_is_earned_for_the_time_before_a_token_was_spent() {
+    let mut fleet = Drawers::new(1_000_000, 3);
+    assert_eq!(fleet.draw(0, 3).0, 3);
+    fleet.after(4).spent_for = 1;
+    fleet.draw(0, 0);
+    assert_eq!(fleet.draw(2, 3).0, 1);
+}
+
+#[test]
+fn a_client_that_has_forgotten_what_it_drew_knows_of_no_time() {
+    let mut fleet = Drawers::new(1_000_000, 3);
+    fleet.draw(0, 0);
+    fleet.after(5);
+    assert_eq!(fleet.draw(0, 3).0, 3);
+    (fleet.account, fleet.spent_for, fleet.clients[0]) = (2, 1000, (0, 0));
+    assert_eq!(fleet.draw(0, 3).0, 0);
 }

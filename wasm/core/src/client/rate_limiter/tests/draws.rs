@@ -389,3 +389,33 @@ fn a_client_that_is_cut_off_keeps_what_it_has() {
     let draw = p.ask_at_its_time().draw.unwrap();
     assert_eq!(draw.returns, Tokens::ZERO);
 }
+
+#[test]
+fn a_client_says_since_when_it_has_spent_none() {
+    let mut p = Process::drawing();
+    assert_eq!(
+        p.after(300).ask_at_its_time().draw.unwrap().spent_for,
+        Duration::from_secs(1)
+    );
+    let mut p = Process::drawing();
+    p.after(300).pay(3);
+    let request = p.after(1).ask();
+    assert_eq!(
+        request.draw.unwrap().spent_for,
+        Duration::from_millis(1),
+        "owed"
+    );
+    assert!(p.answer(request.sequence, 1, &granted(4, None)), "paid");
+    assert_eq!(
+        p.ask_at_its_time().draw.unwrap().spent_for,
+        Duration::from_secs(1)
+    );
+    let new = RateLimiter::new(p.now, &p.policy);
+    p.limiter = new;
+    p.attempt(1);
+    assert_eq!(
+        p.ask().draw.unwrap().spent_for,
+        Duration::ZERO,
+        "it has forgotten"
+    );
+}

@@ -1,0 +1,96 @@
+//! Debts of a limiter that draws, and the times that its refusals name.
+
+use super::*;
+use crate::client::{DrawResult, LeaseMessage, Policy, RateLimiter};
+use crate::lease::{Answer, Epoch, Origin};
+use crate::limit::Part;
+use crate::units::Tokens;
+
+/// A limiter and its coordinator, a millisecond away.
+struct Pair {
+    limiter: RateLimiter,
+    policy: Policy,
+    resource: Resource,
+    now: Instant,
+    /// Answer that is on its way, and the sequence of its request.
+    answer: Option<(Instant, u64, Answer)>,
+}
+
+impl Pair {
+    fn new(rate: u64) -> Self {
+        let now = Instant::from_nanos(1_000_000_000_000);
+        let policy = Policy::default();
+        let limit = Limit {
+            headroom: Part::ALL,
+            ..Limit::new(Capacity::from_whole(rate))
+        };
+        Self {
+            limiter: RateLimiter::new(now, &policy),
+            policy,
+            resource: Resource::new(Unit::Requests, limit, Instant::ZERO),
+            now,
+            answer: None,
+        }
+    }
+
+    fn step(&mut self) {
+        self.now = self.now.saturating_add(Duration::from_millis(1));
+        if let Some((_, sequence, answer)) = self.answer.take_if(|(at, ..)| *at <= self.now) {
+            let origin = Origin::alone(Epoch(1));
+            let applied =
+                self.limiter
+                    .handle_answer(self.now, &self.policy, sequence, origin, &answer);
+            assert!(applied);
+        }
+        let LeaseMessage::Refresh(request) = self.limiter.ask(self.now, &self.policy) else {
+            return;
+        };
+        let client = ClientRun::only(ClientId::new("envoy").unwrap());
+        let answer =
+            self.resource
+                .handle_refresh(self.now, &client, &request, 10, &mut PoolLink(None));
+        let at = self.now.saturating_add(Duration::from_millis(1));
+        self.answer = Some((at, request.sequence, answer.unwrap()));
+    }
+
+    /// Draws a token for a request, which waits if it may.
+    fn draw(&mut self) -> DrawResult {
+        self.limiter.count(self.now, 1);
+        loop {
+            let drawn = self.limiter.draw(self.now, &self.policy, Tokens::ONE, 1);
+            match drawn {
+                DrawResult::Pending { .. } => self.step(),
+                drawn => return drawn,
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_passes_when_a_debt_is_paid_as_it_was_told() {
+    for cost in [100, 150, 300, 777] {
+        let mut pair = Pair::new(100);
+        assert!(matches!(pair.draw(), DrawResult::Tokens(_)));
+        for _ in 0..5 {
+            pair.step();
+        }
+        pair.limiter
+            .pay(pair.now, &pair.policy, 0, Tokens::from_whole(cost));
+        for _ in 0..3 {
+            pair.step();
+        }
+        let told = pair.draw();
+        let DrawResult::Denied {
+            retry_at: Some(retry_at),
+        } = told
+        else {
+            panic!("{cost}: {told:?}");
+        };
+        while pair.now < retry_at {
+            pair.step();
+        }
+        let again = pair.draw();
+        let passed = matches!(again, DrawResult::Tokens(_));
+        assert!(passed, "{cost}: {again:?} at {:?}", pair.now);
+    }
+}
