@@ -41,6 +41,8 @@ pub(super) struct Draws {
     pub(super) is_unanswered: bool,
     /// Time at which the last token was spent.
     pub(super) spent_at: Instant,
+    /// The part of `owed` that was spent while it was cut off.
+    pub(super) on_credit: Tokens,
 }
 
 // === impl Draws ===
@@ -61,6 +63,7 @@ impl Draws {
     fn keep(&mut self, tokens: Tokens) {
         let paid = self.owed.min(tokens);
         self.owed = self.owed.saturating_sub(paid);
+        self.on_credit = self.on_credit.min(self.owed);
         self.left = self.left.saturating_add(tokens.saturating_sub(paid));
     }
 
@@ -104,10 +107,10 @@ impl Draws {
         micros(self.left).saturating_sub(micros(self.owed))
     }
 
-    /// Forgives what is owed beyond `most`, if the last answer said that there is nothing to pay it with.
+    /// Forgives late costs that are owed beyond `most`, if the last answer said that there is nothing to pay them with.
     pub(super) fn forgive(&mut self, most: Tokens) {
         if self.next.is_some() {
-            self.owed = self.owed.min(most);
+            self.owed = self.owed.min(most.max(self.on_credit));
         }
     }
 
@@ -226,6 +229,7 @@ impl Draws {
         self.end();
         (self.offered, self.is_unanswered) = (false, false);
         self.standby = Capacity::ZERO;
+        self.on_credit = Tokens::ZERO;
         core::mem::take(&mut self.owed)
     }
 

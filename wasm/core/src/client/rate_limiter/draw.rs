@@ -142,6 +142,7 @@ impl RateLimiter {
         let level = self.draws.level(now, self.whole_rate(), self.whole_burst());
         if self.draws.owed.saturating_add(need) <= most && level >= micros(need) {
             self.draws.owe(now, need, most);
+            self.draws.on_credit = self.draws.on_credit.saturating_add(need);
             return DrawResult::Tokens(need);
         }
         // By then it may draw again.
@@ -277,7 +278,6 @@ impl RateLimiter {
         } else if changes {
             self.lease_from_now_on(now, policy, before.balance);
         }
-        let credit = self.credit(policy);
         self.owe_late_costs(now, policy);
         self.draws.apply(now, draws);
         if let Some(answer) = answer.filter(|_| is_leased) {
@@ -289,9 +289,7 @@ impl RateLimiter {
             let owed = self.draws.lapse();
             self.bucket.charge(now, owed);
         }
-        // Tokens that were spent on credit are paid, whatever a debt may be.
-        let most = self.longest_debt(policy).max(credit);
-        self.draws.forgive(most);
+        self.draws.forgive(self.longest_debt(policy));
         self.draw_soon(now);
     }
 

@@ -141,3 +141,21 @@ fn credit_of_the_fleets_tokens_is_no_long_debt_when_the_lease_ends() {
     let owed = p.limiter.bucket.balance(p.now);
     assert!(owed >= 0, "{owed} at one a second");
 }
+
+#[test]
+fn late_costs_are_forgiven_and_credit_is_not() {
+    let mut p = Process::cut_off(3, &draws(9, 0));
+    p.policy.max_debt = Duration::from_millis(100);
+    assert_eq!(p.passes(10), 3);
+    p.now = p.limiter.due().unwrap();
+    let request = p.ask();
+    let mut none = draws(0, 0);
+    none.draw.as_mut().unwrap().next = Some(Duration::from_secs(1));
+    assert!(p.answer(request.sequence, 1, &none));
+    assert_eq!(p.limiter.owed(), Tokens::from_whole(3), "on credit");
+    p.limiter.pay(p.now, &p.policy, 0, Tokens::from_whole(9));
+    p.now = p.limiter.due().unwrap();
+    let request = p.ask();
+    assert!(p.answer(request.sequence, 1, &none));
+    assert_eq!(p.limiter.owed(), Tokens::from_whole(3), "a late cost");
+}
