@@ -29,7 +29,7 @@ use super::policy::Policy;
 use super::process_lease::{LeaseState, Phase, ProcessLease};
 use crate::lease::{Answer, DrawRequest, LeaseRequest, Origin, Unit};
 use crate::lease_client::{HeldLease, LeaseMessage};
-use crate::units::{Capacity, Instant, Tokens};
+use crate::units::{Capacity, Instant};
 
 /// Window in which use is measured.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -43,17 +43,6 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 const BATCH_MAX: u32 = 1000;
 /// The most workers whose shares are kept; Envoy has one per core.
 const SHARES_MAX: usize = 512;
-
-/// Says in a request that permits can be drawn: what is held of them is the lease.
-const PERMITS: DrawRequest = DrawRequest {
-    account: 1,
-    drawn: Tokens::ZERO,
-    holds: Tokens::ZERO,
-    needs: Tokens::ZERO,
-    first: Tokens::ZERO,
-    returns: Tokens::ZERO,
-    spent_for: Duration::ZERO,
-};
 
 /// Permits of one process for one resource; plain data, see
 /// [`ScopeState::encode`](super::ScopeState::encode).
@@ -287,7 +276,11 @@ impl ConcurrencyLimiter {
         let wants = Capacity::from_whole(wants.into());
         match self.lease.ask(now, policy, self.has(now), wants) {
             LeaseMessage::Refresh(request) => LeaseMessage::Refresh(LeaseRequest {
-                draw: Some(PERMITS),
+                // Permits can be drawn: what is held of them is the lease.
+                draw: Some(DrawRequest {
+                    account: 1,
+                    ..DrawRequest::default()
+                }),
                 ..request
             }),
             message => {

@@ -205,7 +205,7 @@ impl Draws {
 
     /// Takes an answer that says nothing of draws: of a coordinator that learns. Until the lease ends it is
     /// as if it had not come.
-    pub(super) fn wait(&mut self) {
+    pub(super) fn note_unanswered(&mut self) {
         self.needs = Tokens::ZERO;
         self.is_unanswered = true;
         self.fail();

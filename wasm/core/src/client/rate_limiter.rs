@@ -17,6 +17,7 @@ use crate::lease_client::{KnownLimit, LeaseMessage};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
 mod draw;
+mod standby;
 mod wants;
 
 /// Part of a second's tokens that a worker draws at once: enough that a busy worker rarely touches
@@ -299,7 +300,7 @@ impl RateLimiter {
         self.lease.apply(now, origin, answer);
         if standby.is_some() {
             self.lease.client.lease = standby;
-            self.draws.wait();
+            self.draws.note_unanswered();
             return true;
         }
         self.apply_draw(now, policy, answer.draw.as_ref(), before);
@@ -339,11 +340,6 @@ impl RateLimiter {
             },
             _ => self.flow_without_lease(policy),
         }
-    }
-
-    fn flow_without_lease(&self, policy: &Policy) -> (Rate, Tokens) {
-        let known = self.known_limit(policy);
-        policy.flow_without_lease(self.unit, known, self.demand.wants())
     }
 
     /// Limit of the resource as far as it is known.

@@ -12,8 +12,10 @@ mod mode;
 mod nudge;
 mod presence;
 mod refresh;
+mod reports;
 mod restore;
 mod standby;
+mod turns;
 
 use self::client_entry::CountedLease;
 use self::client_entry::EntryTotals;

@@ -60,9 +60,9 @@ pub struct FleetBucketSnapshot {
 pub(super) struct Turns {
     /// Number of clients, of which each has one turn at a time.
     pub(super) clients: usize,
-    /// Turns for each 16 tokens: more than these where a client may have no request for a while when its turn
+    /// Turns for 16 tokens: more than these where a client may have no request for a while when its turn
     /// comes.
-    pub(super) each_16: u32,
+    pub(super) of_16_tokens: u32,
 }
 
 // === impl FleetBucket ===
@@ -195,7 +195,6 @@ impl FleetBucket {
     /// counts twice, so in any time it earns no more than its rate.
     pub(super) fn earn_late(&mut self, now: Instant, age: Duration, room: Tokens, held: Tokens) {
         let rate = self.bucket.rate();
-        self.set(now, rate, self.whole.saturating_sub(self.bucket.burst()));
         let from = self
             .full_since
             .map(|since| since.max(now.saturating_sub(age)));
@@ -279,8 +278,11 @@ impl FleetBucket {
         if self.pressure < CROWDED_FROM {
             return next;
         }
-        let Turns { clients, each_16 } = turns;
-        let each = each.saturating_mul(16).checked_div(each_16.max(16));
+        let Turns {
+            clients,
+            of_16_tokens,
+        } = turns;
+        let each = each.saturating_mul(16).checked_div(of_16_tokens.max(16));
         let each = each.unwrap_or(Duration::ZERO);
         let clients = u32::try_from(clients).unwrap_or(u32::MAX);
         let last = now.saturating_add(next.saturating_add(each.saturating_mul(clients)));

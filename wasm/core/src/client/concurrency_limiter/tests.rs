@@ -3,6 +3,7 @@ use crate::client::Mode;
 use crate::lease::{ClientId, ClientRun, Epoch, LeaseRequest, LeaseTerms, ResourceId, Unit};
 use crate::lease_server::{Bounds, LeaseServer, Start, Terms};
 use crate::limit::Limit;
+use crate::units::Tokens;
 
 /// A gauge on a clock that the test moves, and how many each of its workers has in flight.
 struct Process {

@@ -3,12 +3,11 @@
 
 use super::{BucketLevel, DrawResult, RateLimiter, micros};
 use crate::bucket::TokenBucket;
+use crate::client::Policy;
 use crate::client::draws::{debt, positive};
 use crate::client::process_lease::LeaseState;
-use crate::client::{Mode, Policy};
-use crate::lease::{Answer, DrawAnswer};
-use crate::lease_client::HeldLease;
-use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
+use crate::lease::DrawAnswer;
+use crate::units::{Capacity, Instant, Rate, Tokens};
 use core::time::Duration;
 
 /// Rate of a limit from which a request may pass, though the answer to its draw is late: the limit earns what
@@ -117,73 +116,6 @@ impl RateLimiter {
         self.draws.offered && has_lease && !self.is_cut_off()
     }
 
-    /// Whether it draws, and the coordinator does not answer.
-    pub(super) fn is_cut_off(&self) -> bool {
-        let is_unanswered = self.draws.is_unanswered || self.lease.client.failures > 0;
-        self.draws.offered && is_unanswered
-    }
-
-    /// Draws while no answer comes: of what the standby capacity, or else the safe capacity, has earned; or on
-    /// credit, where the fleet had tokens by the last answer: its part of these, or as many as a bucket of safe
-    /// capacity holds.
-    fn draw_cut_off(
-        &mut self,
-        now: Instant,
-        policy: &Policy,
-        need: Tokens,
-        workers: u32,
-    ) -> DrawResult {
-        let retry_at = match self.take(now, need, workers) {
-            DrawResult::Denied { retry_at } => retry_at,
-            DrawResult::ExceedsBurst { .. } if need <= self.whole_burst() => None,
-            taken => return taken,
-        };
-        let most = self.credit(policy);
-        let level = self.draws.level(now, self.whole_rate(), self.whole_burst());
-        if self.draws.owed.saturating_add(need) <= most && level >= micros(need) {
-            self.draws.owe(now, need, most);
-            self.draws.on_credit = self.draws.on_credit.saturating_add(need);
-            return DrawResult::Tokens(need);
-        }
-        // By then it may draw again.
-        let earned_at = self.earned_at(now, need);
-        DrawResult::Denied {
-            retry_at: retry_at.min(earned_at).or(retry_at),
-        }
-    }
-
-    /// Capacity that it may use because it is cut off, until its lease ends; if `policy` is optimistic what is
-    /// wanted passes without it.
-    pub fn standby(&self, now: Instant, policy: &Policy) -> Option<Capacity> {
-        self.lease.client.valid_lease(now)?;
-        let counts = self.is_cut_off() && policy.no_lease != Mode::Optimistic;
-        Some(self.draws.standby).filter(|standby| counts && *standby > Capacity::ZERO)
-    }
-
-    /// Rate and burst of the standby capacity: what it earns in a second, but a token at least.
-    pub(super) fn standby_flow(&self, standby: Capacity) -> (Rate, Tokens) {
-        let rate = standby.as_rate();
-        let burst = rate.tokens_in(Duration::from_secs(1)).max(Tokens::ONE);
-        (rate, burst.min(self.whole_burst()))
-    }
-
-    /// Tokens that may be owed while it is cut off: its part of those that nobody had by the last answer, or as
-    /// many as a bucket of safe capacity holds.
-    fn credit(&self, policy: &Policy) -> Tokens {
-        let (fleet, standby) = (self.draws.fleet, self.draws.standby);
-        let whole = u128::from(self.whole_rate().as_micros());
-        let part = mul_div(fleet.as_micros(), standby.as_micros(), whole.max(1));
-        let (_, burst) = self.flow_without_lease(policy);
-        burst.max(Tokens::from_micros(part))
-    }
-
-    /// The lease that stays in force with `answer`, because it draws and the coordinator learns.
-    pub(super) fn standby_lease(&self, now: Instant, answer: &Answer) -> Option<HeldLease> {
-        let learns = answer.lease.is_none() && answer.draw.is_none();
-        let lease = self.lease.client.valid_lease(now);
-        lease.filter(|_| self.draws.offered && learns)
-    }
-
     /// Has the coordinator asked for the tokens of a request, unless it is known that there are none. The
     /// request may wait until [`Draws::held_until`](super::Draws::held_until), or goes on and owes them.
     pub(super) fn draw_of_fleet(
@@ -217,7 +149,7 @@ impl RateLimiter {
     }
 
     /// Time at which the whole limit has earned what is owed and `need`.
-    fn earned_at(&self, now: Instant, need: Tokens) -> Option<Instant> {
+    pub(super) fn earned_at(&self, now: Instant, need: Tokens) -> Option<Instant> {
         let needs = need.saturating_add(self.draws.owed);
         let earned_in = self.whole_rate().time_for(needs);
         earned_in.map(|time| now.saturating_add(time))

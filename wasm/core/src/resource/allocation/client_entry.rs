@@ -190,17 +190,17 @@ impl ClientEntry {
     /// does not know of that yet: its lease is the prior one and ends with it. One that has several
     /// may be using as much until the last of them ends, for all that is known here.
     pub(super) fn used_by(&self, request: &LeaseRequest) -> CountedLease {
-        let said = match request.claim {
+        let claimed = match request.claim {
             Claim::Lease | Claim::Several => request.has.min(self.has()),
             Claim::AtLeast => self.has(),
         };
         let expiry = match self.prior {
-            Some(prior) if said > self.granted.capacity && request.claim == Claim::Lease => {
+            Some(prior) if claimed > self.granted.capacity && request.claim == Claim::Lease => {
                 prior.expiry
             }
             _ => self.end(),
         };
-        CountedLease::new(said, expiry)
+        CountedLease::new(claimed, expiry)
     }
 
     /// Next expiry of a lease.

@@ -8,30 +8,8 @@ use super::{Allocation, ClientEntry, Promise, TieBreak};
 use crate::lease::{DrawAnswer, DrawRequest};
 use crate::limit::Limit;
 use crate::pool::PoolLink;
-use crate::resource::fleet_bucket::Turns;
 use crate::resource::{ClientDraws, FleetBucket, StoredBucket};
 use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
-
-/// The longest time for which a token is kept for a client.
-const KEPT_FOR_MAX: Duration = Duration::from_secs(60 * 60);
-
-/// Time after which a client reports tokens that it has spent, where they are much of the burst.
-const REPORT_AFTER: Duration = Duration::from_millis(20);
-
-/// Turns to draw beyond one for each token, if a client's next request comes as late as the bucket needs to fill.
-const LATE_TURNS: u64 = 24;
-
-/// The most of these, if the burst is two tokens; of a larger one there are less.
-const RANDOM_TURNS: u64 = 8;
-
-/// The most turns beyond one for each token, for 16 of these.
-const TURNS_MAX: u32 = 16 * 64;
-
-/// Part of the burst that clients may hold together for a refresh interval.
-const HELD_PARTS: u64 = 8;
-
-/// Part of the burst that a client may spend before it reports it.
-const SPENT_PARTS: u64 = 16;
 
 /// Part of the burst that clients may have drawn ahead together.
 const AHEAD_PARTS: u64 = 8;
@@ -191,7 +169,7 @@ impl Allocation {
         entry: &mut ClientEntry,
         request: &DrawRequest,
     ) -> Option<Duration> {
-        let turns_now = self.turns_of(entry);
+        let turns = self.turns_of(entry);
         // Others will soon draw instead of using leases, and will have spent the tokens that they hold; or clients
         // that are cut off come back.
         let times = self.times(now);
@@ -205,7 +183,7 @@ impl Allocation {
                 .for_others(now, entry.wants(), entry.served_at),
             false => Tokens::ZERO,
         };
-        let turns = self.turns();
+        let two_turns = self.time_of_two_turns();
         let ahead = self.ahead(now, entry, request);
         let bucket = self.fleet.as_mut()?;
         let needs = request.needs.saturating_sub(entry.draws.holds);
@@ -218,8 +196,7 @@ impl Allocation {
             bucket.note_short();
         }
         let has_turn = is_short || (needs > Tokens::ZERO && bucket.is_exhausted(now));
-        let next =
-            has_turn.then(|| bucket.promise(now, first.saturating_add(kept), turns_now, after));
+        let next = has_turn.then(|| bucket.promise(now, first.saturating_add(kept), turns, after));
         let next = next.map(|next| next.min(latest));
         if granted > Tokens::ZERO {
             entry.served_at = now;
@@ -232,7 +209,7 @@ impl Allocation {
                     served_at: entry.served_at,
                     wants: entry.wants(),
                     tokens: first,
-                    until: now.saturating_add(next.saturating_add(turns)),
+                    until: now.saturating_add(next.saturating_add(two_turns)),
                 };
                 self.promises.make(now, promise);
             }
@@ -273,118 +250,9 @@ impl Allocation {
     }
 
     /// Tokens that a client will want until its next regular request.
-    fn expected(&self, now: Instant, entry: &ClientEntry) -> Tokens {
+    pub(super) fn expected(&self, now: Instant, entry: &ClientEntry) -> Tokens {
         let rate = entry.wants().as_rate();
         rate.tokens_in(self.times(now).refresh)
-    }
-
-    /// Counts `attempts` at the client of `entry`.
-    pub(super) fn note_attempts(&self, now: Instant, entry: &mut ClientEntry, attempts: u64) {
-        let excess = self.excess(now, entry);
-        let most = self.limit.burst.saturating_add(self.limit.burst);
-        let more = excess.saturating_add(Tokens::from_whole(attempts));
-        entry.excess = (more.min(most), now);
-    }
-
-    /// Whether the client of `entry` asks for more than an equal part of the limit all the time.
-    fn asks_for_more(&self, now: Instant, entry: &ClientEntry) -> bool {
-        self.excess(now, entry) > self.limit.burst
-    }
-
-    fn excess(&self, now: Instant, entry: &ClientEntry) -> Tokens {
-        let (excess, at) = entry.excess;
-        let rate = self.limit.capacity.as_rate();
-        let earned = rate.tokens_in(now.saturating_since(at)).as_micros();
-        let part = earned.checked_div(self.shares.subclients().max(1));
-        excess.saturating_sub(Tokens::from_micros(part.unwrap_or(0)))
-    }
-
-    /// Turns of the client of `entry` among the others. Its first request after its turn comes at some time of
-    /// the mean between two of its requests. As long as that is short beside the time in which the bucket
-    /// fills, there is a turn for each token. Else there are more, or tokens would find no room while they wait; but
-    /// no more than a large bucket needs where turns come at random.
-    fn turns_of(&self, entry: &ClientEntry) -> Turns {
-        let Limit {
-            capacity, burst, ..
-        } = self.limit;
-        let burst = burst.as_micros();
-        let turns_of =
-            |turns: u64| u128::from(Tokens::from_whole(turns).as_micros().saturating_mul(16));
-        let late = u128::from(entry.wants().as_micros()).saturating_mul(burst.into());
-        let late = turns_of(LATE_TURNS)
-            .saturating_mul(capacity.as_micros().into())
-            .checked_div(late);
-        let random = burst.saturating_sub(Tokens::ONE.as_micros());
-        let random = turns_of(RANDOM_TURNS).checked_div(random.into());
-        let more = [late, random].into_iter().flatten().min();
-        let more = u32::try_from(more.unwrap_or(u128::MAX)).unwrap_or(u32::MAX);
-        Turns {
-            clients: usize::try_from(self.shares.subclients()).unwrap_or(usize::MAX),
-            each_16: more.min(TURNS_MAX).saturating_add(16),
-        }
-    }
-
-    /// Time in which each client could have two tokens, were they divided equally; bounded.
-    fn turns(&self) -> Duration {
-        let all = self.shares.subclients().saturating_mul(2);
-        let time = self
-            .limit
-            .capacity
-            .as_rate()
-            .time_for(Tokens::from_whole(all));
-        time.map_or(KEPT_FOR_MAX, |time| time.min(KEPT_FOR_MAX))
-    }
-
-    /// Interval after which the client of `entry` should ask again that would otherwise do so after
-    /// `interval`, and may draw after `next`. Tokens that it has spent have no room in the bucket before it reports that: where they are
-    /// much of the burst, it should report soon, and those that it was just granted for requests at once.
-    pub(super) fn interval(
-        &self,
-        now: Instant,
-        entry: &ClientEntry,
-        request: Option<&DrawRequest>,
-        next: Option<Duration>,
-        interval: Duration,
-    ) -> Duration {
-        let reported = request.map_or(Tokens::ZERO, |request| request.holds);
-        let soon = interval.min(self.times(now).min_refresh);
-        if entry.draws.is_offered && !self.is_drawn {
-            // It gets a lease the next time.
-            return soon;
-        }
-        let reports_in = next.map_or(interval, |next| next.min(interval));
-        if !entry.draws.is_offered || !self.lacks_room(now, entry, reported, reports_in) {
-            return interval;
-        }
-        match entry.draws.holds > reported {
-            true => soon.min(REPORT_AFTER),
-            false => soon,
-        }
-    }
-
-    /// Whether tokens that the client of `entry` will have spent soon are much of the burst, and lack in the
-    /// fleet's bucket until it reports that. They do not where each token is drawn as soon as it is there, and
-    /// until then all that is earned has room.
-    fn lacks_room(
-        &self,
-        now: Instant,
-        entry: &ClientEntry,
-        reported: Tokens,
-        reports_in: Duration,
-    ) -> bool {
-        let burst = self.limit.burst.as_micros();
-        let held = self.held_by_clients().as_micros();
-        let granted = entry.draws.holds.saturating_sub(reported);
-        let spends = granted
-            .max(self.expected(now, entry))
-            .min(entry.draws.holds)
-            .as_micros();
-        let is_exhausted = self.fleet.is_some_and(|bucket| bucket.is_exhausted(now));
-        let earned = self.limit.capacity.as_rate().tokens_in(reports_in);
-        let needs_room = held.saturating_add(earned.as_micros());
-        held.saturating_mul(HELD_PARTS) > burst
-            && spends.saturating_mul(SPENT_PARTS) > burst
-            && (!is_exhausted || needs_room > burst)
     }
 
     /// Time until which the fleet's bucket is to be remembered without clients: until it is full, if any of

@@ -45,14 +45,14 @@ impl Allocation {
         request: &LeaseRequest,
     ) -> Grant {
         let times = self.times(now);
-        let said = self.said(now, entry, used, request);
+        let claimed = self.claimed(now, entry, used, request);
         let room = self.free(entry.has()).keep;
-        let crowded = said.capacity > room;
+        let crowded = claimed.capacity > room;
         let fair = match crowded || self.is_crowded(now) {
             true => self.entitled_by_wants(entry),
             false => Capacity::UNLIMITED,
         };
-        let gets = said.capacity.min(fair).min(room);
+        let gets = claimed.capacity.min(fair).min(room);
         let collecting = self.collecting(now);
         // A claim of several leases may be more than is in use, and could be lent on: it is never
         // told more than counts here.
@@ -61,21 +61,21 @@ impl Allocation {
         if gets > Capacity::ZERO {
             expiry = collecting.map_or(expiry, |until| until.min(expiry));
             if !exact {
-                expiry = expiry.max(said.expiry);
+                expiry = expiry.max(claimed.expiry);
             }
             if !self.certifies(request.fingerprint) {
-                expiry = expiry.min(said.expiry).min(used.expiry);
+                expiry = expiry.min(claimed.expiry).min(used.expiry);
             }
         }
         let counted = CountedLease::new(gets, expiry);
         let kept = match collecting {
-            Some(_) => said.capacity,
-            None => said.capacity.min(fair),
+            Some(_) => claimed.capacity,
+            None => claimed.capacity.min(fair),
         };
-        let kept = CountedLease::new(kept, said.expiry);
+        let kept = CountedLease::new(kept, claimed.expiry);
         let lasts = kept.expiry > now.saturating_add(times.min_refresh);
         let keeps = kept.capacity > gets || kept.expiry > expiry;
-        let settled = suffices(gets, said.capacity) && suffices(gets, used.capacity);
+        let settled = suffices(gets, claimed.capacity) && suffices(gets, used.capacity);
         let fingerprint = request.fingerprint.max(NO_FINGERPRINT);
         let refresh_interval = self.learning_interval(now, &times, settled);
         Grant {
@@ -87,7 +87,7 @@ impl Allocation {
 
     /// The lease that the client claims, as far as it may want it and it can be true: of an earlier run
     /// no lease lasts longer than the learning time, nor is there more than there is in all.
-    fn said(
+    fn claimed(
         &self,
         now: Instant,
         entry: &ClientEntry,

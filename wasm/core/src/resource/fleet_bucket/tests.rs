@@ -22,7 +22,7 @@ fn promise(bucket: &mut FleetBucket, after: Duration) -> Duration {
     bucket.note_short();
     let turns = Turns {
         clients: 2,
-        each_16: 16,
+        of_16_tokens: 16,
     };
     bucket.promise(NOW, tokens(1), turns, after)
 }

@@ -29,6 +29,17 @@ impl Process {
         process
     }
 
+    /// Had a lease with tokens, and draws from now on.
+    fn drawing_after_a_lease() -> Self {
+        let mut process = Self::new();
+        process.attempt(1);
+        let request = process.ask();
+        assert!(process.answer(request.sequence, 1, &leased(100, 40)));
+        let request = process.ask_at_its_time();
+        assert!(process.answer(request.sequence, 1, &granted(40, None)));
+        process
+    }
+
     /// The next request, when it is due.
     fn ask_at_its_time(&mut self) -> LeaseRequest {
         self.now = self.now.max(self.limiter.due().unwrap());
@@ -378,12 +389,7 @@ fn tokens_of_a_lease_that_will_not_be_needed_are_given_back() {
 
 #[test]
 fn a_client_that_is_cut_off_keeps_what_it_has() {
-    let mut p = Process::new();
-    p.attempt(1);
-    let request = p.ask();
-    assert!(p.answer(request.sequence, 1, &leased(100, 40)));
-    let request = p.ask_at_its_time();
-    assert!(p.answer(request.sequence, 1, &granted(40, None)));
+    let mut p = Process::drawing_after_a_lease();
     let lost = p.ask_at_its_time();
     p.fail(lost.sequence);
     let draw = p.ask_at_its_time().draw.unwrap();
