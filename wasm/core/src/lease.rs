@@ -86,6 +86,11 @@ pub struct DrawRequest {
     /// Tokens that were left and are given back with this request; they are no part of `holds`. If it is lost
     /// they are lost.
     pub returns: Tokens,
+    /// Tokens that were spent and have not been granted: costs that became known afterwards, or requests that could
+    /// not wait. The fleet's bucket pays them at once, if need be by going into debt.
+    pub owed: Tokens,
+    /// The most that the fleet's bucket may lack then. What is owed beyond is forgiven.
+    pub debt_max: Tokens,
 }
 
 /// Evidence behind [`LeaseRequest::has`]. Only a coordinator that lends on has more than one lease

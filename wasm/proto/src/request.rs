@@ -162,6 +162,8 @@ impl From<DrawRequest> for v1::Draw {
             needs: draw.needs.as_micros(),
             first: draw.first.as_micros(),
             returns: draw.returns.as_micros(),
+            owed: draw.owed.as_micros(),
+            debt_max: draw.debt_max.as_micros(),
             // No longer than it was.
             spent_for_ms: u64::try_from(draw.spent_for.as_millis()).unwrap_or(u64::MAX),
         }
@@ -177,6 +179,8 @@ impl From<v1::Draw> for DrawRequest {
             needs: Tokens::from_micros(message.needs),
             first: Tokens::from_micros(message.first),
             returns: Tokens::from_micros(message.returns),
+            owed: Tokens::from_micros(message.owed),
+            debt_max: Tokens::from_micros(message.debt_max),
             spent_for: Duration::from_millis(message.spent_for_ms),
         }
     }

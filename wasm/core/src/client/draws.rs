@@ -21,6 +21,8 @@ pub(super) struct Draws {
     pub(super) owed: Tokens,
     /// Tokens that requests wait for, and that have not been asked for.
     pub(super) needs: Tokens,
+    /// The part of `owed` that was reported with the last request: its answer pays or forgives it.
+    pub(super) reported: Tokens,
     /// Tokens that the first of these requests needs.
     pub(super) first: Tokens,
     /// Tokens that requests waited for when the last request to the coordinator was made.
@@ -97,21 +99,9 @@ impl Draws {
         self.next.filter(|next| now < *next && is_short)
     }
 
-    /// Whether it owes tokens, and there may be some at `now`.
-    pub(super) fn pays(&self, now: Instant) -> bool {
-        self.owed > Tokens::ZERO && self.next.is_none_or(|next| next <= now)
-    }
-
     /// Tokens that are left, in millionths; less than none if some are owed.
     pub(super) fn balance(&self) -> i64 {
         micros(self.left).saturating_sub(micros(self.owed))
-    }
-
-    /// Forgives late costs that are owed beyond `most`, if the last answer said that there is nothing to pay them with.
-    pub(super) fn forgive(&mut self, most: Tokens) {
-        if self.next.is_some() {
-            self.owed = self.owed.min(most.max(self.on_credit));
-        }
     }
 
     /// Whether requests may wait for tokens at `now`.
@@ -132,18 +122,17 @@ impl Draws {
             .insert(held.map_or(until, |held| held.max(until)))
     }
 
-    /// The draw for a request to the coordinator at `now`. What is left beyond `keeps` is given back.
-    pub(super) fn request(&mut self, now: Instant, keeps: Tokens) -> DrawRequest {
+    /// The draw for a request to the coordinator at `now`. What is left beyond `keeps` is given back. Late costs may
+    /// make the fleet's bucket lack `debt_max`.
+    pub(super) fn request(
+        &mut self,
+        now: Instant,
+        keeps: Tokens,
+        debt_max: Tokens,
+    ) -> DrawRequest {
         if self.account == 0 {
             self.account = now.as_nanos();
             self.spent_at = now;
-        }
-        let owed = match self.pays(now) {
-            true => self.owed,
-            false => Tokens::ZERO,
-        };
-        if self.needs == Tokens::ZERO {
-            self.first = owed.min(Tokens::ONE);
         }
         if self.first > Tokens::ZERO {
             self.next_for = self.first;
@@ -153,14 +142,17 @@ impl Draws {
         let needs = self.requested.saturating_add(reserved);
         let returns = self.left.saturating_sub(keeps.max(needs));
         self.left = self.left.saturating_sub(returns);
+        self.reported = self.owed;
         DrawRequest {
             account: self.account,
             drawn: self.granted,
             holds: self.left,
-            needs: needs.saturating_add(owed),
+            needs,
             first: core::mem::take(&mut self.first),
             returns,
             spent_for: now.saturating_since(self.spent_at),
+            owed: self.owed,
+            debt_max: debt_max.max(self.on_credit),
         }
     }
 
@@ -181,9 +173,8 @@ impl Draws {
             return;
         };
         let tokens = self.receive(answer);
-        if self.owed > Tokens::ZERO {
-            self.spent_at = now;
-        }
+        let forgiven = core::mem::take(&mut self.reported).saturating_sub(tokens);
+        self.owed = self.owed.saturating_sub(forgiven);
         self.keep(tokens);
         self.standby = answer.standby;
         self.fleet = answer.left;
@@ -227,6 +218,7 @@ impl Draws {
     /// Forgets all tokens: they ended with the lease, and no other one is there. Returns what is owed.
     pub(super) fn lapse(&mut self) -> Tokens {
         self.end();
+        self.reported = Tokens::ZERO;
         (self.offered, self.is_unanswered) = (false, false);
         self.standby = Capacity::ZERO;
         self.on_credit = Tokens::ZERO;

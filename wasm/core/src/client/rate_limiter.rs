@@ -268,8 +268,8 @@ impl RateLimiter {
         match &mut message {
             LeaseMessage::Refresh(request) => {
                 let draws = self.unit == Unit::Requests;
-                let keeps = self.keeps();
-                request.draw = draws.then(|| self.draws.request(now, keeps));
+                let (keeps, debt_max) = (self.keeps(), self.longest_debt(policy));
+                request.draw = draws.then(|| self.draws.request(now, keeps, debt_max));
             }
             LeaseMessage::Release { .. } if self.draws.offered => self.begin_anew(now, policy),
             LeaseMessage::Release { .. } => {}

@@ -235,6 +235,22 @@ impl FleetBucket {
         Tokens::ONE
     }
 
+    /// Pays for tokens that were spent before they were drawn, if need be by going into debt, but lacks `debt_max` at
+    /// most. Returns those that it has paid for.
+    pub(super) fn pay(&mut self, now: Instant, owed: Tokens, debt_max: Tokens) -> Tokens {
+        let debt_max = i64::try_from(debt_max.as_micros()).unwrap_or(i64::MAX);
+        let most = self.bucket.balance(now).saturating_add(debt_max);
+        let most = Tokens::from_micros(u64::try_from(most).unwrap_or(0));
+        let paid = owed.min(most);
+        self.bucket.charge(now, paid);
+        paid
+    }
+
+    /// Whether it owes tokens.
+    pub(super) fn is_in_debt(&self, now: Instant) -> bool {
+        self.bucket.balance(now) < 0
+    }
+
     /// The part of `kept` that leaves room for `needs`: a full bucket serves whoever asks.
     pub(super) fn keeps(&self, kept: Tokens, needs: Tokens) -> Tokens {
         kept.min(self.bucket.burst().saturating_sub(needs))

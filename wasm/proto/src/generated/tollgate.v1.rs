@@ -118,6 +118,13 @@ pub struct Draw {
     /// Time since it has spent a token of those that it was granted: for so long there has been room for others.
     #[prost(uint64, tag = "7")]
     pub spent_for_ms: u64,
+    /// Tokens that the client has spent and was not granted: costs that became known afterwards, or requests that
+    /// could not wait. The bucket pays them at once, if need be by going into debt, and they are part of `granted`.
+    #[prost(uint64, tag = "8")]
+    pub owed: u64,
+    /// The most that the bucket may lack then. What is owed beyond is forgiven.
+    #[prost(uint64, tag = "9")]
+    pub debt_max: u64,
 }
 /// Demand of a client at one priority.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]

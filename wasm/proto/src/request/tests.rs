@@ -266,6 +266,8 @@ prop_compose! {
         needs: u64,
         first: u64,
         returns: u64,
+        owed: u64,
+        debt_max: u64,
         spent_for in 0..1_u64 << 40,
     ) -> DrawRequest {
         DrawRequest {
@@ -275,6 +277,8 @@ prop_compose! {
             needs: Tokens::from_micros(needs),
             first: Tokens::from_micros(first),
             returns: Tokens::from_micros(returns),
+            owed: Tokens::from_micros(owed),
+            debt_max: Tokens::from_micros(debt_max),
             spent_for: Duration::from_millis(spent_for),
         }
     }

@@ -221,7 +221,6 @@ impl RateLimiter {
             let owed = self.draws.lapse();
             self.bucket.charge(now, owed);
         }
-        self.draws.forgive(self.longest_debt(policy));
         self.draw_soon(now);
     }
 
@@ -266,7 +265,7 @@ impl RateLimiter {
 
     /// Makes the next request due at once, if there are tokens to ask for and no answer is awaited.
     fn draw_soon(&mut self, now: Instant) {
-        let needs = self.draws.pays(now) || self.draws.needs > Tokens::ZERO;
+        let needs = self.draws.owed > Tokens::ZERO || self.draws.needs > Tokens::ZERO;
         if needs && self.draws.offered && !self.lease.client.is_waiting() {
             self.lease.client.make_due(now);
         }
@@ -292,7 +291,7 @@ impl RateLimiter {
     }
 
     /// Tokens that may be owed beyond those that the fleet has.
-    fn longest_debt(&self, policy: &Policy) -> Tokens {
+    pub(super) fn longest_debt(&self, policy: &Policy) -> Tokens {
         self.whole_rate().tokens_in(policy.max_debt)
     }
 

@@ -63,8 +63,7 @@ impl Site {
                 holds: Tokens::ZERO,
                 needs: Tokens::from_whole(needs),
                 first: Tokens::ONE,
-                returns: Tokens::ZERO,
-                spent_for: Duration::ZERO,
+                ..DrawRequest::default()
             }),
             ..LeaseRequest::new(self.now.as_nanos(), Capacity::ZERO, wants)
         };

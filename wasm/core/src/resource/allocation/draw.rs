@@ -30,7 +30,7 @@ impl DrawRequest {
 // === impl ClientDraws ===
 
 impl ClientDraws {
-    /// Draws after `request`, of a client that draws if `is_offered`.
+    /// Draws after `request`, of a client that draws if `is_offered`. What it owes was spent before it was granted.
     fn after(self, request: &DrawRequest, is_offered: bool) -> Self {
         // Each answer tells again of tokens that it has not received.
         let under_way = match self.account == request.account {
@@ -41,7 +41,9 @@ impl ClientDraws {
             account: request.account,
             is_offered,
             granted: request.drawn.saturating_add(under_way),
-            holds: under_way.saturating_add(request.holds),
+            holds: under_way
+                .saturating_sub(request.owed)
+                .saturating_add(request.holds),
             standby: self.standby,
         }
     }
@@ -186,6 +188,11 @@ impl Allocation {
         let two_turns = self.time_of_two_turns();
         let ahead = self.ahead(now, entry, request);
         let bucket = self.fleet.as_mut()?;
+        let paid = entry.draws.granted.saturating_sub(request.drawn);
+        let owed = bucket.pay(now, request.owed.saturating_sub(paid), request.debt_max);
+        entry.draws.granted = entry.draws.granted.saturating_add(owed);
+        self.drawn = self.drawn.saturating_add(owed);
+        self.is_used |= owed > Tokens::ZERO;
         let needs = request.needs.saturating_sub(entry.draws.holds);
         let first = request.first.saturating_sub(entry.draws.holds);
         let first = first.max(Tokens::ONE);
@@ -195,7 +202,9 @@ impl Allocation {
         if is_short {
             bucket.note_short();
         }
-        let has_turn = is_short || (needs > Tokens::ZERO && bucket.is_exhausted(now));
+        let has_turn = is_short
+            || bucket.is_in_debt(now)
+            || (needs > Tokens::ZERO && bucket.is_exhausted(now));
         let next = has_turn.then(|| bucket.promise(now, first.saturating_add(kept), turns, after));
         let next = next.map(|next| next.min(latest));
         if granted > Tokens::ZERO {

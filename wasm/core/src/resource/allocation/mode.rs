@@ -54,6 +54,8 @@ impl Allocation {
     /// Decides whether the clients that are there now draw, or have leases.
     pub(super) fn decide_draws(&mut self, now: Instant, may: bool) {
         let capacity = self.limit.capacity;
+        // A lease would not pay what the bucket owes.
+        let pays = self.is_drawn && self.fleet.is_some_and(|bucket| bucket.is_in_debt(now));
         let is_small = match self.unit.is_concurrency() {
             true => self.is_below(capacity, PERMITS_DRAWN_BELOW_EACH),
             false => {
@@ -63,7 +65,7 @@ impl Allocation {
                     || self.has_slack(now)
             }
         };
-        self.is_drawn = may && is_small;
+        self.is_drawn = may && (is_small || pays);
     }
 
     /// Whether `capacity` is less than `each` for each client; for clients that draw half as much more, so that

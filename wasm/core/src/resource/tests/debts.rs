@@ -1,5 +1,6 @@
-//! Debts of a limiter that draws, and the times that its refusals name.
+//! Debts of limiters that draw, and the times that refusals name.
 
+use super::draws::Drawers;
 use super::*;
 use crate::client::{DrawResult, LeaseMessage, Policy, RateLimiter};
 use crate::lease::{Answer, Epoch, Origin};
@@ -93,4 +94,47 @@ fn a_request_passes_when_a_debt_is_paid_as_it_was_told() {
         let passed = matches!(again, DrawResult::Tokens(_));
         assert!(passed, "{cost}: {again:?} at {:?}", pair.now);
     }
+}
+
+#[test]
+fn what_a_client_owes_is_paid_before_others_draw() {
+    let mut fleet = Drawers::new(1_000_000, 10);
+    assert_eq!(fleet.draw(0, 4).0, 4);
+    assert_eq!(fleet.owe(0, 9), 9);
+    let (none, next) = fleet.draw(1, 1);
+    assert_eq!((none, next.unwrap().as_secs()), (0, 4), "three are lacking");
+    assert_eq!(fleet.after(3).draw(1, 1).0, 0);
+    assert_eq!(fleet.after(1).draw(1, 1).0, 1);
+}
+
+#[test]
+fn what_is_owed_beyond_the_longest_debt_is_not_paid() {
+    let mut fleet = Drawers::new(1_000_000, 10);
+    assert_eq!(fleet.owe(0, 100), 10 + 20);
+    assert_eq!(fleet.owe(1, 1), 0, "however many owe");
+    assert_eq!(fleet.after(20).draw(1, 1).0, 0);
+    assert_eq!(fleet.after(1).draw(1, 1).0, 1);
+}
+
+#[test]
+fn what_is_owed_is_paid_once_though_an_answer_is_lost() {
+    let mut fleet = Drawers::new(1_000_000, 10);
+    fleet.owe(0, 8);
+    fleet.clients[0].0 = 0;
+    assert_eq!(fleet.resource.allocation.held_by_clients(), Tokens::ZERO);
+    assert_eq!(fleet.owe(0, 9), 9, "another one since then");
+    assert_eq!(fleet.draw(1, 2).0, 1);
+}
+
+#[test]
+fn a_limit_that_gets_busy_is_not_leased_before_its_debt_is_paid() {
+    let mut fleet = Drawers::new(100_000_000, 100);
+    fleet.draw(0, 1);
+    assert_eq!(fleet.owe(0, 110), 110);
+    fleet.wants = 100;
+    for _ in 0..10 {
+        assert!(fleet.draw_or_lease(0, 1));
+        fleet.now = fleet.now.saturating_add(Duration::from_millis(10));
+    }
+    assert!(!fleet.after(2).draw_or_lease(0, 1));
 }

@@ -7,6 +7,9 @@ use crate::lease::{DrawAnswer, DrawRequest, Tally};
 use crate::traffic::Counts;
 use crate::units::Tokens;
 
+/// Tokens that the bucket may lack because of what clients owe.
+const DEBT_MAX: u64 = 20;
+
 /// Clients that draw, on a clock that the test moves.
 pub(super) struct Drawers {
     pub(super) resource: Resource,
@@ -21,6 +24,8 @@ pub(super) struct Drawers {
     pub(super) wants: u64,
     /// Time since which all of them have spent what they say, in seconds.
     spent_for: u64,
+    /// Tokens that the one owes that asks.
+    owed: u64,
 }
 
 // === impl Drawers ===
@@ -41,6 +46,7 @@ impl Drawers {
             attempts: [0; 3],
             wants: 1,
             spent_for: 0,
+            owed: 0,
         }
     }
 
@@ -65,6 +71,15 @@ impl Drawers {
         self.send(client, needs, 0)
     }
 
+    /// Owes `tokens`; returns how many of them were paid.
+    pub(super) fn owe(&mut self, client: usize, tokens: u64) -> u64 {
+        self.owed = tokens;
+        let answer = self.lose(client, 0);
+        self.owed = 0;
+        let granted = answer.draw.unwrap().granted.whole();
+        granted - core::mem::replace(&mut self.clients[client].0, granted)
+    }
+
     /// Gives back `returns` of the tokens that it has left.
     fn give_back(&mut self, client: usize, returns: u64) {
         self.sequence += 1;
@@ -83,6 +98,8 @@ impl Drawers {
             first: Tokens::ONE,
             returns: Tokens::from_whole(returns),
             spent_for: Duration::from_secs(self.spent_for),
+            owed: Tokens::from_whole(self.owed),
+            debt_max: Tokens::from_whole(DEBT_MAX),
         };
         let request = LeaseRequest {
             draw: Some(draw),

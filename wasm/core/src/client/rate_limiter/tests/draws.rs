@@ -53,26 +53,36 @@ impl Process {
 }
 
 #[test]
-fn what_is_owed_is_drawn_before_anything_passes() {
+fn what_is_owed_is_reported_at_once_and_the_fleet_pays_it() {
     let mut p = Process::drawing();
     p.pay(3);
     let request = p.after(1).ask();
     let draw = request.draw.unwrap();
     assert_eq!(
-        (draw.needs, draw.first),
-        (Tokens::from_whole(3), Tokens::ONE)
+        (draw.needs, draw.owed),
+        (Tokens::ZERO, Tokens::from_whole(3))
     );
-    let next = Some(Duration::from_millis(100));
-    assert!(p.answer(request.sequence, 1, &granted(3, next)));
-    let retry_at = Some(p.now.saturating_add(Duration::from_millis(200)));
-    assert_eq!(p.attempt(1), DrawResult::Denied { retry_at }, "one is owed");
-
-    p.after(100).attempt(1);
+    p.pay(2);
+    let next = Some(Duration::from_millis(200));
+    assert!(p.answer(request.sequence, 1, &granted(4, next)));
+    assert_eq!(p.limiter.owed(), Tokens::from_whole(2), "since then");
     let request = p.ask();
-    assert_eq!(request.draw.unwrap().needs, Tokens::from_whole(2));
-    assert!(p.answer(request.sequence, 1, &granted(5, None)));
-    assert_eq!(p.attempt(0), DrawResult::Tokens(Tokens::ONE));
-    assert!(matches!(p.attempt(0), DrawResult::Pending { .. }));
+    assert_eq!(request.draw.unwrap().owed, Tokens::from_whole(2));
+    let next = Some(Duration::from_millis(400));
+    assert!(p.answer(request.sequence, 1, &granted(6, next)));
+    let retry_at = Some(p.now.saturating_add(Duration::from_millis(400)));
+    assert_eq!(p.attempt(1), DrawResult::Denied { retry_at });
+}
+
+#[test]
+fn what_an_answer_does_not_pay_is_forgiven() {
+    let mut p = Process::drawing();
+    p.pay(8);
+    let request = p.after(1).ask();
+    p.pay(1);
+    let next = Some(Duration::from_secs(1));
+    assert!(p.answer(request.sequence, 1, &granted(4, next)));
+    assert_eq!(p.limiter.owed(), Tokens::ONE, "not yet reported");
 }
 
 #[test]
@@ -87,10 +97,10 @@ fn a_request_in_shadow_counts_as_one_that_was_held() {
         passed += u64::from(draw == DrawResult::Tokens(Tokens::ONE));
         // The fleet earns one for each second request.
         if let LeaseMessage::Refresh(asked) = p.message() {
-            let needs = asked.draw.unwrap().needs.as_micros() / Tokens::ONE.as_micros();
-            let earned = 1 + request / 2 - drawn;
-            drawn += needs.min(earned);
-            let next = (needs > earned).then_some(Duration::from_millis(50));
+            drawn += asked.draw.unwrap().owed.whole();
+            let earned = 1 + request / 2;
+            let lacks = (drawn + 1).saturating_sub(earned);
+            let next = (lacks > 0).then(|| Duration::from_millis(100 * lacks));
             assert!(p.answer(asked.sequence, 1, &granted(drawn, next)));
         }
     }
@@ -110,18 +120,15 @@ fn tokens_that_are_left_pay_first_and_those_that_return_too() {
 }
 
 #[test]
-fn what_the_fleet_cannot_pay_is_owed_up_to_the_longest_debt() {
+fn the_fleets_bucket_is_to_lack_no_more_than_the_longest_debt() {
     let mut p = Process::drawing();
     p.pay(1_000_000);
-    let request = p.after(1).ask();
-    let (burst, longest) = (10, 10 * 10);
-    let needs = Tokens::from_whole(burst + longest);
-    assert_eq!(request.draw.unwrap().needs, needs);
-    let next = Some(Duration::from_millis(100));
-    assert!(p.answer(request.sequence, 1, &granted(4, next)));
-    p.after(100).attempt(1);
-    let needs = Tokens::from_whole(longest + 1);
-    assert_eq!(p.ask().draw.unwrap().needs, needs, "with the attempt");
+    let draw = p.after(1).ask().draw.unwrap();
+    let (burst, longest) = (Tokens::from_whole(10), Tokens::from_whole(10 * 10));
+    assert_eq!(
+        (draw.owed, draw.debt_max),
+        (longest.saturating_add(burst), longest)
+    );
 }
 
 #[test]
@@ -410,11 +417,6 @@ fn a_client_says_since_when_it_has_spent_none() {
         request.draw.unwrap().spent_for,
         Duration::from_millis(1),
         "owed"
-    );
-    assert!(p.answer(request.sequence, 1, &granted(4, None)), "paid");
-    assert_eq!(
-        p.ask_at_its_time().draw.unwrap().spent_for,
-        Duration::from_secs(1)
     );
     let new = RateLimiter::new(p.now, &p.policy);
     p.limiter = new;
