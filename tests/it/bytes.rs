@@ -1,7 +1,7 @@
 //! Bytes of bodies are charged as they pass: running streams are not cut, and the next request waits.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -17,6 +17,9 @@ use crate::test_context::{TestContext, run_test};
 
 const LIMITS: &str = "limits:\n  - match: \"tenant/*\"\n    requests: {rate: 1000000}\n    \
                       request_bytes: {rate: 100000}\n    response_bytes: {rate: 100000}\n";
+
+/// Requests of the busier tenant of [`one_bucket`].
+const SENT: usize = 240;
 
 #[test]
 fn what_bodies_owe_the_next_request_waits_for() {
@@ -43,6 +46,46 @@ fn what_bodies_owe_the_next_request_waits_for() {
             Ok(())
         },
     );
+}
+
+#[test]
+fn bytes_are_counted_in_one_bucket_through_any_envoys() {
+    run_test(
+        "bytes_are_counted_in_one_bucket_through_any_envoys",
+        one_bucket,
+    );
+}
+
+/// Of 20 kB a second one tenant is sent 0.8, and another one three times as much, in responses of 2 kB and through
+/// one Envoy after the other.
+async fn one_bucket(test: &TestContext) -> Result<()> {
+    let upstream = FaultyUpstream::start().await?;
+    let coordinator = test
+        .coordinator("limits: [{match: 'tenant/*', response_bytes: {rate: 20000}}]")
+        .await?;
+    let filters = vec![filter::tollgate(&by_tenant(&json!({})))?];
+    let spec = |name| EnvoySpec::new(name, 2, upstream.address(), filters.clone());
+    let specs = ["one", "two", "three"].map(|name| spec(name).asking(coordinator.grpc()));
+    let envoys = Envoy::start_all(test.dir(), &specs).await?;
+    let mut next = tokio::time::interval(Duration::from_secs(1) / 24);
+    let (mut calm, mut busy) = (0, 0);
+    let started = Instant::now();
+    for (request, envoy) in envoys.iter().cycle().take(SENT).enumerate() {
+        next.tick().await;
+        let to = envoy.address();
+        if request % 3 == 0 {
+            let another = envoys[request % 2].address();
+            calm += usize::from(ask(another, "/bytes/2000", "calm").await?.status == 200);
+        }
+        busy += usize::from(ask(to, "/bytes/2000", "busy").await?.status == 200);
+    }
+    // Of each Envoy a response may be under way that is charged when it ends.
+    let most = (20.0 + 20.0 * started.elapsed().as_secs_f64()) / 2.0 + 3.0;
+    eprintln!("{calm} of {}, {busy} of {most}", SENT / 3);
+    ensure!(calm * 100 >= SENT / 3 * 97, "{calm} of {}", SENT / 3);
+    ensure!(busy as f64 <= most, "{busy} of {most}");
+    ensure!(busy as f64 >= 0.9 * most - 3.0, "{busy} of {most}");
+    Ok(())
 }
 
 async fn response_ended(to: SocketAddr) -> Result<()> {

@@ -79,7 +79,7 @@ pub struct DrawRequest {
     pub holds: Tokens,
     /// Tokens for which requests wait now.
     pub needs: Tokens,
-    /// Tokens that the first of these needs.
+    /// Tokens that the first of these needs; of bytes as many as a request usually has.
     pub first: Tokens,
     /// Time since it has spent a token of those that it was granted: for so long there has been room for others.
     pub spent_for: Duration,
@@ -197,6 +197,12 @@ impl Unit {
     /// has no burst, and is lent in whole units: two fifths of a permit serve no request.
     pub const fn is_concurrency(self) -> bool {
         matches!(self, Self::Concurrency)
+    }
+
+    /// Whether it counts bytes, of which nobody knows how many a request will bring: one that is left lets
+    /// it go on.
+    pub const fn is_bytes(self) -> bool {
+        matches!(self, Self::RequestBytes | Self::ResponseBytes)
     }
 }
 

@@ -223,10 +223,7 @@ impl Admission {
         let Some(entry) = entry.filter(|entry| entry.slot.is_some_and(is_answered)) else {
             return false;
         };
-        entry.denial = None;
-        if let Some(meters) = &mut entry.meters {
-            meters.forget_denials();
-        }
+        entry.forget_denials();
         true
     }
 

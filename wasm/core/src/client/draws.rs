@@ -29,14 +29,17 @@ pub(super) struct Draws {
     pub(super) requested: Tokens,
     /// Tokens of the last answer that requests have waited for, and have not taken yet.
     pub(super) reserved: Tokens,
+    /// Tokens that the last request was to take; of bytes as many as a request usually has.
+    pub(super) cost: Tokens,
     /// Time until which requests may be held for the next answer; none if no draw is under way.
     pub(super) held_until: Option<Instant>,
     /// Time before which there are too few tokens for a request that needs `next_for`.
     pub(super) next: Option<Instant>,
     pub(super) next_for: Tokens,
-    /// Tokens that nobody had, by the last answer, and its time.
+    /// Tokens that nobody had, by the last answer, and the time from which these grow: that of the answer, or when
+    /// the fleet's bucket has paid what it owes.
     pub(super) fleet: Tokens,
-    pub(super) answered_at: Instant,
+    pub(super) grows_from: Instant,
     /// Capacity that may be used while it is cut off, until the lease ends.
     pub(super) standby: Capacity,
     /// Whether the last answer said nothing of draws, though it may draw.
@@ -61,6 +64,23 @@ impl Draws {
         is_enough
     }
 
+    /// Takes as many of `most` tokens as are left; none if there is not a whole one. While the fleet's bucket is in debt
+    /// those count alone that were drawn for requests: others, that came back, are to pay it.
+    pub(super) fn take_part(&mut self, now: Instant, most: Tokens) -> Option<Tokens> {
+        let usable = match now < self.grows_from {
+            true => self.left.min(self.reserved),
+            false => self.left,
+        };
+        let tokens = usable.min(most);
+        if tokens < Tokens::ONE {
+            return None;
+        }
+        self.take(now, tokens);
+        // A request that takes less has what it waited for.
+        self.reserved = self.reserved.saturating_sub(most.saturating_sub(tokens));
+        Some(tokens)
+    }
+
     /// Keeps `tokens`, but for those that are owed.
     fn keep(&mut self, tokens: Tokens) {
         let paid = self.owed.min(tokens);
@@ -70,11 +90,12 @@ impl Draws {
     }
 
     /// Keeps `tokens` that were not spent; no more than `burst` are left then. With them a request may pass
-    /// that was to wait.
-    pub(super) fn give_back(&mut self, tokens: Tokens, burst: Tokens) {
+    /// that was to wait, unless the fleet's bucket is in debt.
+    pub(super) fn give_back(&mut self, now: Instant, tokens: Tokens, burst: Tokens) {
         self.keep(tokens);
         self.left = self.left.min(burst);
-        self.next = self.next.filter(|_| tokens == Tokens::ZERO);
+        let is_in_debt = now < self.grows_from;
+        self.next = self.next.filter(|_| is_in_debt || tokens == Tokens::ZERO);
     }
 
     /// Begins with a balance of tokens, in millionths; less than none is owed.
@@ -124,12 +145,7 @@ impl Draws {
 
     /// The draw for a request to the coordinator at `now`. What is left beyond `keeps` is given back. Late costs may
     /// make the fleet's bucket lack `debt_max`.
-    pub(super) fn request(
-        &mut self,
-        now: Instant,
-        keeps: Tokens,
-        debt_max: Tokens,
-    ) -> DrawRequest {
+    pub(super) fn request(&mut self, now: Instant, keeps: Tokens, debt_max: Tokens) -> DrawRequest {
         if self.account == 0 {
             self.account = now.as_nanos();
             self.spent_at = now;
@@ -156,8 +172,8 @@ impl Draws {
         }
     }
 
-    /// Takes an answer, which came at `now`.
-    pub(super) fn apply(&mut self, now: Instant, answer: Option<&DrawAnswer>) {
+    /// Takes an answer, which came at `now`, about a limit of `rate`.
+    pub(super) fn apply(&mut self, now: Instant, rate: Rate, answer: Option<&DrawAnswer>) {
         if answer.is_none() {
             self.needs = Tokens::ZERO;
         }
@@ -178,7 +194,10 @@ impl Draws {
         self.keep(tokens);
         self.standby = answer.standby;
         self.fleet = answer.left;
-        self.answered_at = now;
+        let lacks_for = answer.next.zip(rate.time_for(self.next_for));
+        let lacks_for = lacks_for.filter(|_| answer.left == Tokens::ZERO);
+        let lacks_for = lacks_for.map(|(next, earned_in)| next.saturating_sub(earned_in));
+        self.grows_from = now.saturating_add(lacks_for.unwrap_or_default());
         // An answer to a request that needs nothing does not name the time again.
         let known = self
             .next
@@ -228,7 +247,7 @@ impl Draws {
     /// Tokens that are left here, and that nobody had by the last answer, if these have grown at `rate`, up
     /// to `burst`; less what is owed. In millionths.
     pub(super) fn level(&self, now: Instant, rate: Rate, burst: Tokens) -> i64 {
-        let earned = rate.tokens_in(now.saturating_since(self.answered_at));
+        let earned = rate.tokens_in(now.saturating_since(self.grows_from));
         let fleet = self.fleet.saturating_add(earned);
         let level = fleet.saturating_add(self.left).min(burst);
         micros(level).saturating_sub(micros(self.owed))

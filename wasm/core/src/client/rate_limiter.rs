@@ -16,6 +16,7 @@ use crate::lease::{Answer, Origin, Unit};
 use crate::lease_client::{KnownLimit, LeaseMessage};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
+mod bytes;
 mod draw;
 mod standby;
 mod wants;
@@ -118,12 +119,24 @@ impl RateLimiter {
         need: Tokens,
         workers: u32,
     ) -> DrawResult {
-        self.lease.rouse(now, policy);
-        if let Phase::Pending { until } = self.lease.phase {
-            let until = self.draws.need(now, need, until);
+        if let Some(until) = self.hold_for_lease(now, policy, need) {
             return DrawResult::Pending { until };
         }
         let drawn = self.draw_unheld(now, policy, need, workers, Credit::None);
+        self.held(now, drawn)
+    }
+
+    /// Holds a request that needs `need` if the first answer is awaited. Returns until when.
+    fn hold_for_lease(&mut self, now: Instant, policy: &Policy, need: Tokens) -> Option<Instant> {
+        self.lease.rouse(now, policy);
+        let Phase::Pending { until } = self.lease.phase else {
+            return None;
+        };
+        Some(self.draws.need(now, need, until))
+    }
+
+    /// The result for a request that may be held: if it is denied, and tokens have been asked for, it waits.
+    fn held(&self, now: Instant, drawn: DrawResult) -> DrawResult {
         match (drawn, self.draws.held_until) {
             (DrawResult::Denied { .. }, Some(until)) if now < until => {
                 DrawResult::Pending { until }
@@ -146,7 +159,10 @@ impl RateLimiter {
     }
 
     fn take(&mut self, now: Instant, need: Tokens, workers: u32) -> DrawResult {
-        let want = self.cache_size(workers).max(need);
+        self.take_up_to(now, need, self.cache_size(workers).max(need))
+    }
+
+    fn take_up_to(&mut self, now: Instant, need: Tokens, want: Tokens) -> DrawResult {
         match self.bucket.take_up_to(now, need, want) {
             Ok(tokens) => DrawResult::Tokens(tokens),
             // A bucket that holds nothing at all does not refuse a size.
@@ -183,17 +199,6 @@ impl RateLimiter {
         });
     }
 
-    /// Like [`RateLimiter::draw`] for tokens that a request will use only later, if at all: at
-    /// least one, so that no request passes while there is a debt. No request is held for the first
-    /// answer, and a limiter that is idle stays so.
-    pub fn advance(&mut self, now: Instant, policy: &Policy, workers: u32) -> DrawResult {
-        if self.lease.phase != Phase::Idle {
-            self.lease.rouse(now, policy);
-        }
-        self.settle_bucket(now, policy);
-        self.take(now, Tokens::ONE, workers)
-    }
-
     /// The most that a worker may owe before it should pay: about a token cache.
     pub fn owed_max(&self, workers: u32) -> Tokens {
         self.cache_size(workers)
@@ -203,7 +208,7 @@ impl RateLimiter {
     pub fn give_back(&mut self, now: Instant, policy: &Policy, tokens: Tokens) {
         self.settle_bucket(now, policy);
         match self.draws.offered {
-            true => self.draws.give_back(tokens, self.whole_burst()),
+            true => self.draws.give_back(now, tokens, self.whole_burst()),
             false => self.bucket.give_back(now, tokens),
         }
     }
@@ -225,7 +230,7 @@ impl RateLimiter {
             }
             self.last_attempt = now.max(self.last_attempt);
         }
-        self.demand.count(now, attempts, grain(self.unit));
+        self.demand.count(now, attempts, self.grain());
         let news_at = self.news_at(now).filter(|_| self.lease.may_hurry());
         news_at.is_some_and(|at| self.lease.hurry(at))
     }
@@ -257,7 +262,7 @@ impl RateLimiter {
         if !self.lease.client.is_due(now, early) {
             return LeaseMessage::Nothing;
         }
-        self.demand.count(now, 0, grain(self.unit));
+        self.demand.count(now, 0, self.grain());
         self.settle_bucket(now, policy);
         let more = self.wants_more();
         let (has, wants) = (self.has(now), self.wants_at(now, policy));
@@ -267,9 +272,11 @@ impl RateLimiter {
         }
         match &mut message {
             LeaseMessage::Refresh(request) => {
-                let draws = self.unit == Unit::Requests;
                 let (keeps, debt_max) = (self.keeps(), self.longest_debt(policy));
-                request.draw = draws.then(|| self.draws.request(now, keeps, debt_max));
+                request.draw = Some(self.draws.request(now, keeps, debt_max));
+                if self.unit.is_bytes() {
+                    self.draws.next_for = self.draws.next_for.min(Tokens::ONE);
+                }
             }
             LeaseMessage::Release { .. } if self.draws.offered => self.begin_anew(now, policy),
             LeaseMessage::Release { .. } => {}
@@ -468,10 +475,19 @@ impl RateLimiter {
         }
     }
 
+    /// Number of the unit that usually come at once.
+    fn grain(&self) -> u64 {
+        let least = match self.unit.is_bytes() {
+            true => BYTES_GRAIN,
+            false => 1,
+        };
+        self.draws.cost.whole().max(least)
+    }
+
     fn cache_size(&self, workers: u32) -> Tokens {
         let rate = self.bucket.rate();
         if rate.is_unlimited() {
-            return Tokens::from_whole(UNLIMITED_CACHE.saturating_mul(grain(self.unit)));
+            return Tokens::from_whole(UNLIMITED_CACHE.saturating_mul(self.grain()));
         }
         let parts = u64::from(workers).saturating_mul(4).max(1);
         let most = self.bucket.burst().whole().checked_div(parts).unwrap_or(0);
@@ -480,14 +496,6 @@ impl RateLimiter {
 }
 
 // === free functions ===
-
-/// Number of a unit that usually come at once.
-fn grain(unit: Unit) -> u64 {
-    match unit {
-        Unit::RequestBytes | Unit::ResponseBytes => BYTES_GRAIN,
-        Unit::Requests | Unit::Concurrency => 1,
-    }
-}
 
 /// `tokens` as a balance counts them.
 pub(super) fn micros(tokens: Tokens) -> i64 {

@@ -62,6 +62,13 @@ impl ScopeState {
         }
     }
 
+    /// Whether requests may wait at `now` for an answer about a unit that is counted per second.
+    pub fn awaits_tokens(&self, now: Instant) -> bool {
+        let bytes = [&self.request_bytes, &self.response_bytes];
+        let mut bytes = bytes.into_iter().flatten();
+        self.requests.is_awaited(now) || bytes.any(|limiter| limiter.is_awaited(now))
+    }
+
     fn concurrency_mut(&mut self, unit: Unit) -> Option<&mut ConcurrencyLimiter> {
         self.concurrency
             .as_deref_mut()

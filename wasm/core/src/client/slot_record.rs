@@ -124,7 +124,7 @@ records! {
     DemandEstimator { attempts, opened_at, average, low_since, low_max, measured }
     Draws {
         account, offered, granted, left, owed, needs, first, requested, reserved, held_until, next, next_for,
-        fleet, answered_at, standby, is_unanswered, spent_at, on_credit, reported
+        fleet, grows_from, standby, is_unanswered, spent_at, on_credit, reported, cost
     }
     RateLimiter {
         bucket, fresh, lease, demand, last_attempt, draws since 7 or Draws::default();

@@ -87,6 +87,8 @@ pub(crate) struct Allocation {
     pub(crate) is_stored: bool,
     /// All tokens that clients have drawn of it.
     pub(in crate::resource) drawn: Tokens,
+    /// Tokens that a request usually takes; none if that is not known.
+    cost: Tokens,
     /// Tokens that are kept for clients below their part.
     promises: Promises,
     /// Attempts and refusals of its clients.
@@ -124,6 +126,7 @@ impl Allocation {
             is_used: false,
             is_stored: false,
             drawn: Tokens::ZERO,
+            cost: Tokens::ZERO,
             promises: Promises::default(),
             traffic: Traffic::default(),
         }

@@ -60,6 +60,8 @@ pub struct FleetBucketSnapshot {
 pub(super) struct Turns {
     /// Number of clients, of which each has one turn at a time.
     pub(super) clients: usize,
+    /// Tokens of one turn.
+    pub(super) cost: Tokens,
     /// Turns for 16 tokens: more than these where a client may have no request for a while when its turn
     /// comes.
     pub(super) of_16_tokens: u32,
@@ -190,6 +192,24 @@ impl FleetBucket {
             .map_or(Tokens::ZERO, |()| tokens)
     }
 
+    /// Takes `needs`, or what there is beside those `kept` for others, but `usual` at least where there is any: nobody
+    /// knows how many a request will bring, so one that is left lets it go on.
+    pub(super) fn take_usual(
+        &mut self,
+        now: Instant,
+        needs: Tokens,
+        usual: Tokens,
+        kept: Tokens,
+    ) -> Tokens {
+        let left = self.left(now).saturating_sub(kept);
+        if left < Tokens::ONE {
+            return Tokens::ZERO;
+        }
+        let tokens = left.max(usual).min(needs);
+        self.bucket.charge(now, tokens);
+        tokens
+    }
+
     /// Sets it as [`FleetBucket::set`] does, of which clients hold `held` since they have spent `room` tokens. They
     /// did so `age` ago: what it would have earned since, had it not held all that it could, it earns now. No time
     /// counts twice, so in any time it earns no more than its rate.
@@ -287,7 +307,7 @@ impl FleetBucket {
         after: Duration,
     ) -> Duration {
         let next = self.bucket.time_until(now, first.max(Tokens::ONE));
-        let each = self.bucket.rate().time_for(Tokens::ONE);
+        let each = self.bucket.rate().time_for(turns.cost);
         let (Some(next), Some(each)) = (next, each) else {
             return after;
         };
@@ -297,6 +317,7 @@ impl FleetBucket {
         let Turns {
             clients,
             of_16_tokens,
+            ..
         } = turns;
         let each = each.saturating_mul(16).checked_div(of_16_tokens.max(16));
         let each = each.unwrap_or(Duration::ZERO);

@@ -2,6 +2,7 @@ use super::*;
 use core::time::Duration;
 
 mod by_usage;
+mod costs;
 mod debts;
 mod doorman;
 mod draws;

@@ -8,7 +8,7 @@ use tollgate_core::units::{Instant, Tokens};
 
 use super::draw::{DrawResult, Reading, contended};
 use super::meters::Meter;
-use super::{Admission, Request, Target};
+use super::{Admission, Changed, Request, Target};
 use crate::host::Host;
 use crate::process::Process;
 use crate::shared_table::{TableError, or_later};
@@ -36,11 +36,11 @@ impl Admission {
         let counts = request.counts_at_once(&process.rules, target);
         for unit in BYTES {
             let id = MeterId { target, unit };
-            let drawn = self.draw_bytes_of(process, id);
+            let drawn = self.draw_bytes_of(process, request, id);
             let result = drawn.or_else(|error| contended(process, unit, Tokens::ONE, error))?;
             if let Some(meter) = self.meter(id)
                 && counts
-                && result != DrawResult::Ready
+                && matches!(result, DrawResult::Denied(_))
             {
                 meter.refuse();
             }
@@ -53,6 +53,7 @@ impl Admission {
     fn draw_bytes_of<H: Host>(
         &mut self,
         process: &mut Process<H>,
+        request: &Request,
         id: MeterId,
     ) -> Result<DrawResult, TableError> {
         let Some(meter) = self.meter(id).filter(|meter| !meter.is_ready()) else {
@@ -62,20 +63,26 @@ impl Admission {
         if let Some(denial) = meter.denial.filter(|denial| now < denial.until) {
             return Ok(DrawResult::Denied(denial));
         }
+        let usual = meter.usual.map_or(Tokens::ONE, Tokens::from_whole);
         let workers = process.table.worker_count();
-        let reading = self.pay(process, now, id, |limiter, policy| {
-            let draw = limiter.advance(now, policy, workers);
+        let action = request.action(&process.rules, id.target);
+        let paid = self.pay(process, now, id, |limiter, policy| {
+            let draw = limiter.draw_bytes(now, policy, usual, workers, action);
             Reading::new(limiter, now, policy, draw)
         })?;
-        let (Some(reading), Some(meter)) = (reading, self.meter(id)) else {
+        let (Some(paid), Some(meter)) = (paid, self.meter(id)) else {
             return Ok(DrawResult::Ready);
         };
-        let soon = now.saturating_add(process.config.tick);
+        let (reading, soon) = (paid.result, now.saturating_add(process.config.tick));
         let result = match reading.draw {
             client::DrawResult::Tokens(tokens) => {
                 meter.cache.add(tokens);
                 meter.denial = None;
                 DrawResult::Ready
+            }
+            client::DrawResult::Pending { until } => {
+                self.await_first_lease(id.target, paid.slot, until);
+                DrawResult::Pending
             }
             _ => {
                 let denial = reading.denial(id.unit, Tokens::ONE, soon);
@@ -87,18 +94,20 @@ impl Admission {
         Ok(result)
     }
 
-    /// Charges bytes that have passed.
+    /// Charges bytes that have passed, of which so many were expected.
     pub(super) fn charge<H: Host>(
         &mut self,
         process: &mut Process<H>,
         target: Target,
         unit: Unit,
         bytes: u64,
+        expected: u64,
     ) {
         let id = MeterId { target, unit };
         let Some(meter) = self.meter(id) else {
             return;
         };
+        meter.expect_less(expected);
         let must_pay = meter.charge(bytes);
         self.enqueue(target);
         if !must_pay {
@@ -120,7 +129,7 @@ impl Admission {
         now: Instant,
         id: MeterId,
         mut next: impl FnMut(&mut RateLimiter, &Policy) -> R,
-    ) -> Result<Option<R>, TableError> {
+    ) -> Result<Option<Changed<R>>, TableError> {
         let Some(meter) = self.meter(id) else {
             return Ok(None);
         };
@@ -137,7 +146,14 @@ impl Admission {
         if let Some(meter) = self.meter(id) {
             meter.paid(owed_max);
         }
-        Ok(Some(result))
+        let Changed {
+            slot, due_changed, ..
+        } = changed;
+        Ok(Some(Changed {
+            result,
+            slot,
+            due_changed,
+        }))
     }
 
     fn meter(&mut self, id: MeterId) -> Option<&mut Meter> {

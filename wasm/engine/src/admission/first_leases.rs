@@ -215,7 +215,7 @@ impl Admission {
             if is_answered && let Some(entry) = entry(tables, scope.target) {
                 entry.pending_until = None;
                 // Requests that could not be held were refused for want of the lease.
-                entry.denial = None;
+                entry.forget_denials();
             }
             !is_answered
         });
@@ -242,7 +242,7 @@ impl Admission {
         let state = match slots.look(&process.host, scope.slot) {
             Ok(Some((_, scope_state))) => match &scope_state.concurrency {
                 Some(limiter) if limiter.is_awaited(now) => LeaseState::Pending,
-                _ if scope_state.requests.is_awaited(now) => LeaseState::Pending,
+                _ if scope_state.awaits_tokens(now) => LeaseState::Pending,
                 _ => scope_state.requests.state(now),
             },
             _ => LeaseState::NoLease,

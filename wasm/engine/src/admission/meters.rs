@@ -34,8 +34,10 @@ pub(crate) struct Meter {
     pub(crate) attempts: u64,
     /// The most that may be owed before it is paid.
     pub(crate) owed_max: Tokens,
-    /// Bytes that a stream usually has; a refused one counts for as many.
-    pub(crate) usual: u64,
+    /// Bytes that a stream usually has, if that is known; a refused one counts for as many.
+    pub(crate) usual: Option<u64>,
+    /// Bytes of the token cache that streams will use that go on.
+    pub(crate) expected: u64,
     pub(crate) denial: Option<Denial>,
 }
 
@@ -184,17 +186,35 @@ impl Meter {
 
     /// Counts a request that was refused for want of bytes for what it would have brought.
     pub(crate) fn refuse(&mut self) {
-        self.attempts = self.attempts.saturating_add(self.usual);
+        self.attempts = self.attempts.saturating_add(self.usual.unwrap_or(0));
     }
 
     /// A stream has ended that had `bytes` in all.
     pub(crate) fn learn(&mut self, bytes: u64) {
-        self.usual = smoothed(self.usual, bytes);
+        self.usual = Some(smoothed(self.usual.unwrap_or(0), bytes));
     }
 
     /// Returns whether a request may go on without asking the shared table.
     pub(crate) fn is_ready(&self) -> bool {
-        self.owed == Tokens::ZERO && self.cache.left() > Tokens::ZERO
+        self.owed == Tokens::ZERO && self.spare() > Tokens::ZERO
+    }
+
+    /// Bytes of the token cache beyond those that streams will use that go on.
+    fn spare(&self) -> Tokens {
+        let expected = Tokens::from_whole(self.expected);
+        self.cache.left().saturating_sub(expected)
+    }
+
+    /// A stream goes on, and is expected to have the bytes returned.
+    pub(crate) fn expect(&mut self) -> u64 {
+        let usual = self.usual.unwrap_or(0);
+        self.expected = self.expected.saturating_add(usual);
+        usual
+    }
+
+    /// A stream is expected to have so many bytes less: they have come, or will not.
+    pub(crate) fn expect_less(&mut self, bytes: u64) {
+        self.expected = self.expected.saturating_sub(bytes);
     }
 
     /// Forgets what has been paid; as much as `owed_max` may be owed before the next payment.
@@ -206,7 +226,7 @@ impl Meter {
     fn unreported(&self) -> Bytes {
         let idle = self.attempts == 0 && self.owed == Tokens::ZERO;
         let unspent = match idle {
-            true => self.cache.left(),
+            true => self.spare(),
             false => Tokens::ZERO,
         };
         Bytes {
@@ -218,13 +238,13 @@ impl Meter {
 
     fn settled(&mut self) {
         if self.attempts == 0 && self.owed == Tokens::ZERO {
-            self.cache.drain();
+            self.cache.take(self.spare());
         }
         (self.attempts, self.owed) = (0, Tokens::ZERO);
     }
 
     fn is_settled(&self) -> bool {
-        self.attempts == 0 && self.owed == Tokens::ZERO && self.cache.left() == Tokens::ZERO
+        self.attempts == 0 && self.owed == Tokens::ZERO && self.spare() == Tokens::ZERO
     }
 }
 

@@ -85,6 +85,14 @@ pub(crate) struct Scopes {
 // === impl Entry ===
 
 impl Entry {
+    /// Forgets the denials of all its units.
+    pub(crate) fn forget_denials(&mut self) {
+        self.denial = None;
+        if let Some(meters) = &mut self.meters {
+            meters.forget_denials();
+        }
+    }
+
     fn new(key: &[u8], slot: Option<u32>, now: Instant) -> Self {
         Self {
             key: key.into(),

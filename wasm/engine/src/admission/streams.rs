@@ -13,6 +13,7 @@ use tollgate_core::lease::Unit;
 use tollgate_core::units::Tokens;
 
 use super::bytes::BYTES;
+use super::meters::Meter;
 use super::{Admission, Request, Target, entry};
 use crate::effect::{StreamEnd, StreamNeeds};
 use crate::host::Host;
@@ -54,6 +55,8 @@ struct StreamTarget {
     has_final_cost: bool,
     /// Bytes of the request's body that earlier passes were charged here.
     prepaid_bytes: u64,
+    /// Bytes that are still expected, in the order of [`BYTES`].
+    expected: [u64; 2],
 }
 
 // === impl StreamTarget ===
@@ -65,6 +68,17 @@ impl StreamTarget {
             Unit::RequestBytes => self.prepaid_bytes,
             _ => 0,
         }
+    }
+
+    /// Notes that `bytes` have come. Returns how many of them were expected.
+    fn take_expected(&mut self, unit: Unit, bytes: u64) -> u64 {
+        let mut units = BYTES.into_iter().zip(&mut self.expected);
+        let Some((_, expected)) = units.find(|(other, _)| *other == unit) else {
+            return 0;
+        };
+        let came = bytes.min(*expected);
+        *expected = expected.saturating_sub(came);
+        came
     }
 }
 
@@ -127,14 +141,20 @@ impl Admission {
             }
             let permits = meters.and_then(|meters| meters.permits.as_ref());
             let permits = permits.filter(|_| request.has_taken_permit(index));
+            let permit = permits.map(|_| entry.permits_lost);
+            let counts_bytes = meters.is_some_and(|meters| meters.counts_bytes());
             let prepaid = request.prepaid.as_ref();
             open.targets.push(StreamTarget {
                 target: *target,
-                permit: permits.map(|_| entry.permits_lost),
+                permit,
                 has_final_cost,
                 prepaid_bytes: prepaid.map_or(0, |prepaid| prepaid.bytes_of(target.bucket())),
+                expected: BYTES.map(|unit| {
+                    let meter = entry.meters.as_mut().and_then(|meters| meters.meter(unit));
+                    meter.map_or(0, Meter::expect)
+                }),
             });
-            if meters.is_some_and(|meters| meters.counts_bytes()) {
+            if counts_bytes {
                 open.counted = Some([0, 0]);
             }
             entry.streams = entry.streams.saturating_add(1);
@@ -180,17 +200,26 @@ impl Admission {
         let Some(meters) = &mut entry.meters else {
             return;
         };
+        for (unit, expected) in BYTES.into_iter().zip(ended.expected) {
+            if let Some(meter) = meters.meter(unit) {
+                meter.expect_less(expected);
+            }
+        }
         for (unit, bytes) in BYTES.into_iter().zip(sizes.into_iter().flatten()) {
             if let Some(meter) = meters.meter(unit) {
                 meter.learn(bytes);
             }
         }
+        let has_spare = meters.is_unsettled();
         let permits = meters.permits.as_mut().filter(|_| has_permit);
         if permits.is_some_and(|permits| permits.put_back())
             // Permits that are not given back now are on the next tick.
             && let Err(error) = or_later(self.report_use(process, ended.target))
         {
             process.fail(&error);
+        }
+        if has_spare {
+            self.enqueue(ended.target);
         }
     }
 
@@ -240,10 +269,11 @@ impl Admission {
         for ((unit, before), size) in BYTES.into_iter().zip(counted).zip(bytes) {
             let from = *before;
             *before = size.max(from);
-            for open in &open.targets {
+            for open in &mut open.targets {
                 let more = size.saturating_sub(from.max(open.prepaid_of(unit)));
                 if more > 0 {
-                    self.charge(process, open.target, unit, more);
+                    let expected = open.take_expected(unit, more);
+                    self.charge(process, open.target, unit, more, expected);
                 }
             }
         }

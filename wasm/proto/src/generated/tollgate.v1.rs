@@ -109,7 +109,8 @@ pub struct Draw {
     /// forgotten the resource in between.
     #[prost(fixed64, tag = "4")]
     pub account: u64,
-    /// Tokens that the first of the requests that wait needs: `next_ms` is about these.
+    /// Tokens that the first of the requests that wait needs: `next_ms` is about these. Of bytes as many as a request
+    /// usually has; one that is there lets it go on, and `next_ms` is about that.
     #[prost(uint64, tag = "5")]
     pub first: u64,
     /// Tokens that the client gives back: it has not spent them, and will not. They are no part of `holds`.

@@ -68,6 +68,7 @@ impl RateLimiter {
         self.lease.rouse(now, policy);
         self.settle_bucket(now, policy);
         self.set_flow(now, policy);
+        self.draws.cost = need;
         match self.draws.take(now, need) {
             true => DrawResult::Tokens(need),
             false if self.can_draw(now) => self.draw_of_fleet(now, policy, need, credit),
@@ -211,7 +212,7 @@ impl RateLimiter {
             self.lease_from_now_on(now, policy, before.balance);
         }
         self.owe_late_costs(now, policy);
-        self.draws.apply(now, draws);
+        self.draws.apply(now, self.whole_rate(), draws);
         if let Some(answer) = answer.filter(|_| is_leased) {
             self.set_flow(now, policy);
             self.bucket.give_back(now, self.draws.receive(answer));

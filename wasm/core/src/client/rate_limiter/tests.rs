@@ -3,6 +3,7 @@ use crate::client::Mode;
 use crate::cluster::ShardId;
 use crate::lease::{Epoch, LeaseRequest, LeaseTerms};
 
+mod bytes;
 mod draws;
 mod fallback;
 mod returns;

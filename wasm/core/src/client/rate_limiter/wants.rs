@@ -1,9 +1,8 @@
 //! Wants of a rate limiter, as it reports them, and when they are news.
 
-use super::{ABANDONED_AFTER, RateLimiter, grain};
+use super::{ABANDONED_AFTER, RateLimiter};
 use crate::client::Policy;
 use crate::client::demand_estimator::deviation;
-use crate::lease::Unit;
 use crate::units::{Capacity, Instant, Tokens};
 
 /// Wants of a client that has something to report, and wants nothing.
@@ -15,10 +14,10 @@ impl RateLimiter {
     /// Time from which there is something else to say than was said, if the wants have changed.
     pub(super) fn news_at(&self, now: Instant) -> Option<Instant> {
         let reported = self.lease.reported;
-        if differs(reported, self.to_say(now), self.unit) {
+        if differs(reported, self.to_say(now), self.grain()) {
             return Some(now);
         }
-        if !differs(reported, self.demand.wants(), self.unit) {
+        if !differs(reported, self.demand.wants(), self.grain()) {
             return None;
         }
         let paid = self.bucket.time_until(now, Tokens::ZERO)?;
@@ -35,7 +34,7 @@ impl RateLimiter {
         client.lease.is_some_and(|lease| lease.capacity < wants)
             && wants > reported
             && client.failures == 0
-            && differs(reported, wants, self.unit)
+            && differs(reported, wants, self.grain())
     }
 
     /// Wants of the client at `now`: the attempts, or, when they have ended, its last wants until
@@ -84,8 +83,8 @@ impl RateLimiter {
 
 /// Whether wants have changed enough to tell before the next regular refresh: by a tenth
 /// (PIP-82) and by two standard deviations of one second's arrivals, or to or from zero.
-fn differs(reported: Capacity, wants: Capacity, unit: Unit) -> bool {
+fn differs(reported: Capacity, wants: Capacity, grain: u64) -> bool {
     let (old, new) = (reported.as_micros(), wants.as_micros());
-    let noise = deviation(old, grain(unit)).saturating_mul(2);
+    let noise = deviation(old, grain).saturating_mul(2);
     old.abs_diff(new) > noise.max(old / 10) || (old == 0) != (new == 0)
 }

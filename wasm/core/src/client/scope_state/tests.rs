@@ -197,7 +197,7 @@ fn bytes_may_be_owed_up_to_a_bound_and_the_next_waits_for_exactly_as_long() {
         let left = bytes.bucket.balance(at(0)).unsigned_abs();
         bytes.pay(at(0), &policy, 1, Tokens::from_micros(left));
         bytes.pay(at(0), &policy, 1, Tokens::from_whole(owed));
-        let denied = bytes.advance(at(0), &policy, 1);
+        let denied = bytes.draw_bytes(at(0), &policy, Tokens::ZERO, 1, AwaitAction::Refuse);
         let DrawResult::Denied {
             retry_at: Some(retry_at),
         } = denied
@@ -247,7 +247,9 @@ fn whoever_uses_no_bytes_does_not_ask_for_any_and_keeps_its_burst() {
     scope_state.set_terms(at(0), &policy, &[Unit::RequestBytes], None);
     let bytes = scope_state.request_bytes.as_mut().unwrap();
     for ms in 0..100 {
-        let DrawResult::Tokens(tokens) = bytes.advance(at(ms), &policy, 1) else {
+        let DrawResult::Tokens(tokens) =
+            bytes.draw_bytes(at(ms), &policy, Tokens::ZERO, 1, AwaitAction::Refuse)
+        else {
             panic!("refused")
         };
         bytes.give_back(at(ms), &policy, tokens);

@@ -74,7 +74,7 @@ fn exercise(bytes: &[u8]) {
                 rate.count(now, u64::MAX);
                 rate.draw(now, &policy, Tokens::ONE, 2);
                 rate.pay(now, &policy, u64::MAX, Tokens::from_micros(u64::MAX));
-                rate.advance(now, &policy, 2);
+                rate.draw_bytes(now, &policy, Tokens::ONE, 2, AwaitAction::Hold);
                 rate.give_back(now, &policy, Tokens::from_micros(u64::MAX));
             }
             scope_state.handle_failure(now, unit, 1, 1);

@@ -70,6 +70,7 @@ impl Allocation {
         request: Option<&DrawRequest>,
     ) {
         let may = self.may_be_drawn();
+        self.note_cost(request.map_or(Tokens::ZERO, |request| request.first));
         self.decide_draws(now, may);
         let Some(request) = request else {
             entry.draws.is_offered = false;
@@ -186,6 +187,7 @@ impl Allocation {
             false => Tokens::ZERO,
         };
         let two_turns = self.time_of_two_turns();
+        let is_bytes = self.unit.is_bytes();
         let ahead = self.ahead(now, entry, request);
         let bucket = self.fleet.as_mut()?;
         let paid = entry.draws.granted.saturating_sub(request.drawn);
@@ -194,10 +196,14 @@ impl Allocation {
         self.drawn = self.drawn.saturating_add(owed);
         self.is_used |= owed > Tokens::ZERO;
         let needs = request.needs.saturating_sub(entry.draws.holds);
-        let first = request.first.saturating_sub(entry.draws.holds);
-        let first = first.max(Tokens::ONE);
+        let usual = request.first.saturating_sub(entry.draws.holds);
+        let usual = usual.max(Tokens::ONE);
+        let first = if is_bytes { Tokens::ONE } else { usual };
         let kept = bucket.keeps(kept, first);
-        let granted = bucket.take(now, needs, first, kept);
+        let granted = match is_bytes {
+            true => bucket.take_usual(now, needs, usual.min(self.limit.burst), kept),
+            false => bucket.take(now, needs, first, kept),
+        };
         let is_short = granted < needs;
         if is_short {
             bucket.note_short();
@@ -217,7 +223,7 @@ impl Allocation {
                     client,
                     served_at: entry.served_at,
                     wants: entry.wants(),
-                    tokens: first,
+                    tokens: usual,
                     until: now.saturating_add(next.saturating_add(two_turns)),
                 };
                 self.promises.make(now, promise);
@@ -247,7 +253,7 @@ impl Allocation {
             capacity, burst, ..
         } = self.limit;
         let is_full = self.left(now) >= burst.saturating_sub(part_of(burst, SPARE_PARTS));
-        if capacity < DRAWN_BELOW || !is_full {
+        if self.in_requests(capacity) < DRAWN_BELOW || !is_full {
             return Tokens::ZERO;
         }
         let most = part_of(burst, AHEAD_PARTS).as_micros();

@@ -4,11 +4,11 @@ use core::time::Duration;
 
 use super::Allocation;
 use super::draw::part_of;
-use crate::lease::Unit;
 use crate::limit::Algorithm;
-use crate::units::{Capacity, Instant};
+use crate::units::{Capacity, Instant, Tokens, mul_div};
 
-/// Capacity of a limit below which clients draw each token of it and have no lease, however few they are.
+/// Capacity of a limit, in requests a second, below which clients draw each token of it and have no lease, however
+/// few they are.
 pub(super) const DRAWN_BELOW: Capacity = Capacity::from_whole(20);
 
 /// Capacity for each client below which they draw: a bucket that earns so little overflows at one client
@@ -22,6 +22,9 @@ const PERMITS_DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(100);
 /// want, but for its first second: a call for each request would cost more than what a bucket that is
 /// split loses, and a lease outlives the coordinator.
 const LEASED_FROM: Capacity = Capacity::from_whole(1000);
+
+/// Costs of which the usual one is the mean.
+const COSTS_MEANT: u128 = 8;
 
 /// Part of the burst that is left where clients of a limit that is drawn have leases again.
 const LOW_PARTS: u64 = 8;
@@ -42,9 +45,7 @@ impl Allocation {
     /// Whether there may be a bucket of the whole fleet. Not in a pool, nor of what is borrowed, where a
     /// draw would have to be charged twice.
     pub(super) fn may_be_drawn(&self) -> bool {
-        let is_counted = matches!(self.unit, Unit::Requests | Unit::Concurrency);
-        is_counted
-            && !self.limit.capacity.is_unlimited()
+        !self.limit.capacity.is_unlimited()
             && self.limit.algorithm == Algorithm::FairShare
             && self.limit.capacity > Capacity::ZERO
             && self.pool.is_none()
@@ -53,19 +54,55 @@ impl Allocation {
 
     /// Decides whether the clients that are there now draw, or have leases.
     pub(super) fn decide_draws(&mut self, now: Instant, may: bool) {
-        let capacity = self.limit.capacity;
+        let capacity = self.in_requests(self.limit.capacity);
         // A lease would not pay what the bucket owes.
         let pays = self.is_drawn && self.fleet.is_some_and(|bucket| bucket.is_in_debt(now));
         let is_small = match self.unit.is_concurrency() {
             true => self.is_below(capacity, PERMITS_DRAWN_BELOW_EACH),
             false => {
                 self.note_use(now);
+                let is_unknown = self.unit.is_bytes() && self.cost == Tokens::ZERO;
                 capacity < DRAWN_BELOW
+                    || is_unknown
                     || (capacity < LEASED_FROM && self.is_below(capacity, DRAWN_BELOW_EACH))
                     || self.has_slack(now)
             }
         };
         self.is_drawn = may && (is_small || pays);
+    }
+
+    /// A capacity in requests a second, of what these usually take.
+    pub(super) fn in_requests(&self, capacity: Capacity) -> Capacity {
+        let cost = self.usual_cost();
+        if cost == Tokens::ONE || self.unit.is_concurrency() {
+            return capacity;
+        }
+        let (capacity, one) = (capacity.as_micros(), Tokens::ONE.as_micros());
+        Capacity::from_micros(mul_div(capacity, one, cost.as_micros().into()))
+    }
+
+    /// Tokens that a request usually takes; one if that is not known.
+    pub(super) fn usual_cost(&self) -> Tokens {
+        self.cost.max(Tokens::ONE)
+    }
+
+    /// Notes that a request takes `cost` tokens, unless that is not known.
+    pub(super) fn note_cost(&mut self, cost: Tokens) {
+        let least = match self.unit.is_bytes() {
+            // Its client does not know.
+            true => Tokens::ONE,
+            false => Tokens::ZERO,
+        };
+        let cost = cost.min(self.limit.burst).as_micros();
+        let before = match self.cost.as_micros() {
+            0 => cost,
+            before => before,
+        };
+        if cost > least.as_micros() {
+            let sum = u128::from(before).saturating_mul(COSTS_MEANT - 1);
+            let mean = sum.saturating_add(cost.into()).div_ceil(COSTS_MEANT);
+            self.cost = Tokens::from_micros(u64::try_from(mean).unwrap_or(u64::MAX));
+        }
     }
 
     /// Whether `capacity` is less than `each` for each client; for clients that draw half as much more, so that
@@ -80,15 +117,15 @@ impl Allocation {
 
     /// Notes since when the limit is busy: it is large, or clients want much of it, or much each.
     fn note_use(&mut self, now: Instant) {
-        let wants = Capacity::from_sum(self.shares.sum_wants());
+        let wants = self.in_requests(Capacity::from_sum(self.shares.sum_wants()));
+        let capacity = self.in_requests(self.limit.capacity);
         let eighths = match self.is_drawn {
             true => LEASED_FROM_EIGHTHS,
             false => DRAWN_BELOW_EIGHTHS,
         };
-        let part = self.limit.capacity.divided_by(8).saturating_mul(eighths);
-        let is_little = self.limit.capacity < LEASED_FROM
-            && wants < part
-            && self.is_below(wants, DRAWN_BELOW_EACH);
+        let part = capacity.divided_by(8).saturating_mul(eighths);
+        let is_little =
+            capacity < LEASED_FROM && wants < part && self.is_below(wants, DRAWN_BELOW_EACH);
         self.busy_since = match is_little {
             true => None,
             false => self.busy_since.or(Some(now)),

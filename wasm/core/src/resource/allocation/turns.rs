@@ -52,30 +52,33 @@ impl Allocation {
             capacity, burst, ..
         } = self.limit;
         let burst = burst.as_micros();
+        let cost = self.usual_cost();
         let of_16_tokens =
-            |turns: u64| u128::from(Tokens::from_whole(turns).as_micros().saturating_mul(16));
+            |turns: u64| u128::from(cost.as_micros()).saturating_mul(u128::from(turns) * 16);
         let burst_wanted = u128::from(entry.wants().as_micros()).saturating_mul(burst.into());
         let late = of_16_tokens(LATE_TURNS)
             .saturating_mul(capacity.as_micros().into())
             .checked_div(burst_wanted);
-        let rest = burst.saturating_sub(Tokens::ONE.as_micros());
+        let rest = burst.saturating_sub(cost.as_micros());
         let random = of_16_tokens(RANDOM_TURNS).checked_div(rest.into());
         let more = [late, random].into_iter().flatten().min();
         let more = u32::try_from(more.unwrap_or(u128::MAX)).unwrap_or(u32::MAX);
         Turns {
             clients: usize::try_from(self.shares.subclients()).unwrap_or(usize::MAX),
+            cost,
             of_16_tokens: more.min(TURNS_MAX).saturating_add(16),
         }
     }
 
-    /// Time in which each client could have two tokens, were they divided equally; bounded.
+    /// Time in which each client could have two requests, were they divided equally; bounded.
     pub(super) fn time_of_two_turns(&self) -> Duration {
         let all = self.shares.subclients().saturating_mul(2);
+        let cost = self.usual_cost().as_micros().saturating_mul(all);
         let time = self
             .limit
             .capacity
             .as_rate()
-            .time_for(Tokens::from_whole(all));
+            .time_for(Tokens::from_micros(cost));
         time.map_or(KEPT_FOR_MAX, |time| time.min(KEPT_FOR_MAX))
     }
 }

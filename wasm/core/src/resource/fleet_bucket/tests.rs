@@ -21,6 +21,7 @@ fn ten() -> FleetBucket {
 fn promise(bucket: &mut FleetBucket, after: Duration) -> Duration {
     bucket.note_short();
     let turns = Turns {
+        cost: Tokens::ONE,
         clients: 2,
         of_16_tokens: 16,
     };

@@ -26,6 +26,8 @@ pub(super) struct Drawers {
     spent_for: u64,
     /// Tokens that the one owes that asks.
     owed: u64,
+    /// Tokens that a request takes.
+    pub(super) cost: u64,
 }
 
 // === impl Drawers ===
@@ -47,6 +49,7 @@ impl Drawers {
             wants: 1,
             spent_for: 0,
             owed: 0,
+            cost: 1,
         }
     }
 
@@ -95,7 +98,7 @@ impl Drawers {
             drawn: Tokens::from_whole(drawn),
             holds: Tokens::from_whole(holds),
             needs: Tokens::from_whole(needs),
-            first: Tokens::ONE,
+            first: Tokens::from_whole(self.cost),
             returns: Tokens::from_whole(returns),
             spent_for: Duration::from_secs(self.spent_for),
             owed: Tokens::from_whole(self.owed),

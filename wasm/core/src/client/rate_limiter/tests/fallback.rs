@@ -123,7 +123,13 @@ fn a_limit_of_bytes_bounds_its_fallback_too() {
     let (now, policy) = (Instant::from_nanos(1_000_000_000), Policy::default());
     let mut limiter = RateLimiter::of(Unit::RequestBytes, now, &policy);
     limiter.count(now, 1);
-    limiter.advance(now, &policy, 1);
+    limiter.draw_bytes(
+        now,
+        &policy,
+        Tokens::ONE,
+        1,
+        crate::client::AwaitAction::Refuse,
+    );
     limiter.pay(now, &policy, 1, Tokens::ONE);
     let LeaseMessage::Refresh(request) = limiter.ask(now, &policy) else {
         panic!("nothing is asked")

@@ -1,0 +1,70 @@
+//! Rate limiter of bytes: nobody knows how many a request will bring, so one that is left lets it go on. As many as
+//! usual are taken then, and what it brings more is paid afterwards.
+
+use super::draw::Credit;
+use super::{DrawResult, Phase, RateLimiter, micros};
+use crate::client::{AwaitAction, Policy};
+use crate::units::{Instant, Tokens};
+
+// === impl RateLimiter ===
+
+impl RateLimiter {
+    /// Lets a request go on that has `usual` bytes as a rule, unless none are left, or some are owed. Returns the bytes
+    /// that it may use, for which those of one of `workers` workers; what they do not use is to be
+    /// [given back](RateLimiter::give_back), and what they use beyond to be [paid](RateLimiter::pay).
+    pub fn draw_bytes(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        usual: Tokens,
+        workers: u32,
+        action: AwaitAction,
+    ) -> DrawResult {
+        if self.lease.phase == Phase::Idle && usual == Tokens::ZERO {
+            // Who brings no bytes needs no lease.
+            return self.take_bytes(now, usual, workers);
+        }
+        let (holds, credit) = match action {
+            AwaitAction::Hold => (true, Credit::None),
+            AwaitAction::Refuse => (false, Credit::OfMany),
+            AwaitAction::Admit => (false, Credit::OfAll),
+        };
+        let usual = usual.max(Tokens::ONE);
+        self.draws.cost = usual;
+        if holds && let Some(until) = self.hold_for_lease(now, policy, usual) {
+            return DrawResult::Pending { until };
+        }
+        self.lease.rouse(now, policy);
+        self.settle_bucket(now, policy);
+        self.set_flow(now, policy);
+        if !self.can_draw(now) {
+            return self.take_bytes(now, usual, workers);
+        }
+        let usual = usual.min(self.whole_burst());
+        if let Some(tokens) = self.draws.take_part(now, usual) {
+            return DrawResult::Tokens(tokens);
+        }
+        if self.fleet_has_many(now) {
+            self.owe_fleet(now, policy, usual);
+            return DrawResult::Tokens(usual);
+        }
+        let drawn = self.draw_of_fleet(now, policy, usual, credit);
+        match holds {
+            true => self.held(now, drawn),
+            false => drawn,
+        }
+    }
+
+    /// Takes `usual` bytes or a token cache of its own bucket, or what is there.
+    fn take_bytes(&mut self, now: Instant, usual: Tokens, workers: u32) -> DrawResult {
+        let want = self.cache_size(workers).max(usual).max(Tokens::ONE);
+        self.take_up_to(now, Tokens::ONE, want)
+    }
+
+    /// Whether nobody has half of the burst, as far as it is known.
+    fn fleet_has_many(&self, now: Instant) -> bool {
+        let burst = self.whole_burst();
+        let level = self.draws.level(now, self.whole_rate(), burst);
+        level >= micros(Tokens::from_micros(burst.as_micros() / 2))
+    }
+}
