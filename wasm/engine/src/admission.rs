@@ -71,6 +71,8 @@ pub(crate) struct Admission {
     /// The first of these to look at on the next tick.
     next_look: usize,
     streams: Streams,
+    /// Whether a scope has left its canonical scope since it was asked, so that its requests wait there in vain.
+    has_left: bool,
     dice: Dice,
     /// Seed of the tables' hashes; random.
     seed: u64,
@@ -97,6 +99,7 @@ impl Admission {
             overflow_logged: false,
             first_leases: Vec::new(),
             next_look: 0,
+            has_left: false,
             streams: Streams::default(),
             dice: Dice::new(seed),
             seed,
@@ -227,6 +230,11 @@ impl Admission {
         true
     }
 
+    /// Returns whether a scope has left its canonical scope since the last time.
+    pub(crate) fn take_has_left(&mut self) -> bool {
+        core::mem::take(&mut self.has_left)
+    }
+
     /// Returns the entry of a scope that this worker knows.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn entry_of(&self, rule: crate::rules::RuleId, key: &[u8]) -> Option<&Entry> {
@@ -299,6 +307,7 @@ impl Admission {
                 Err(TableError::Gone) => entry.slot = None,
                 Err(error) => return Err(error),
                 Ok((result, terms)) => {
+                    self.has_left |= known.is_some() && terms.changes_canonical();
                     terms.apply(entry);
                     return Ok((result, slot));
                 }

@@ -333,6 +333,22 @@ impl WaitQueues {
         self.queued.get(&first.stream).cloned()
     }
 
+    /// Takes out the requests that wait where `is_astray` says, the oldest first.
+    pub(crate) fn take_strays(
+        &mut self,
+        now: Instant,
+        mut is_astray: impl FnMut(&QueuedRequest) -> bool,
+    ) -> Vec<QueuedRequest> {
+        let queued = self.queued.values();
+        let mut strays: Vec<QueuedRequest> =
+            queued.filter(|queued| is_astray(queued)).cloned().collect();
+        strays.sort_unstable_by_key(|queued| queued.number);
+        for stray in &strays {
+            self.take(now, stray.waiting.stream(), false);
+        }
+        strays
+    }
+
     /// Takes out a request that `goes` on, or does not wait any more.
     pub(crate) fn take(&mut self, now: Instant, stream: u32, goes: bool) -> Option<QueuedRequest> {
         let queued = self.queued.remove(&stream)?;

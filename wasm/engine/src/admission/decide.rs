@@ -102,7 +102,7 @@ impl Admission {
                 ..self.canonical_target(process, &id)?
             };
             let place = request.targets().len();
-            if request.push_canonical(canonical) {
+            if request.push_canonical(canonical) && !request.counted_at_canonical {
                 self.count_attempts_of(canonical, request.attempts_at(Some(place)));
             }
         }

@@ -81,6 +81,8 @@ pub struct Request {
     pub(crate) has_final_cost: bool,
     /// True if some targets lead to canonical scopes.
     pub(crate) has_canonical: bool,
+    /// True if it has been counted at these.
+    pub(crate) counted_at_canonical: bool,
 }
 
 // === impl Target ===
@@ -177,6 +179,7 @@ impl Request {
             counts_until_end: false,
             has_final_cost: false,
             has_canonical: false,
+            counted_at_canonical: false,
         }
     }
 
@@ -190,9 +193,12 @@ impl Request {
         self.root
     }
 
-    /// Forgets the findings of the last decision.
+    /// Forgets the findings of the last decision, and the canonical scopes, which may be others by now.
     pub(crate) fn restart(&mut self, stage: Stage) {
         self.stage = stage;
+        self.counted_at_canonical |= self.len > self.own;
+        self.len = self.own;
+        self.has_canonical = false;
         self.shadow_counted |= self.findings.shadowed;
         self.findings = Findings::default();
         self.shadowed = self.shadowed_early;

@@ -30,6 +30,11 @@ impl ScopeTerms {
         }
     }
 
+    /// Whether it has another canonical scope than was known, or none any more.
+    pub(super) fn changes_canonical(&self) -> bool {
+        self.canonical.is_some()
+    }
+
     /// Brings what the worker remembers of the scope in line.
     pub(super) fn apply(self, entry: &mut Entry) {
         let bare = !self.request_bytes && !self.response_bytes && !self.concurrency;

@@ -85,6 +85,9 @@ impl<H: Host> Engine<H> {
             self.queues.has_backlog = false;
             return;
         }
+        if self.admission.take_has_left() {
+            self.decide_strays(now);
+        }
         let looks = LOOKS_MAX;
         let mut budget = WorkBudget { releases, looks };
         while !budget.is_spent()
@@ -119,6 +122,35 @@ impl<H: Host> Engine<H> {
         let workers = self.process.table.worker_count();
         for (target, attempts) in self.queues.attempts(now, workers) {
             self.admission.count_again(target, attempts);
+        }
+    }
+
+    /// Decides again on requests that wait for a bucket that their scopes have left, or others of these would overtake
+    /// them.
+    fn decide_strays(&mut self, now: Instant) {
+        let (admission, rules) = (&self.admission, &self.process.rules);
+        let strays = self.queues.take_strays(now, |queued| {
+            let own = queued.waiting.request.own_targets().iter();
+            let mut buckets = own.flat_map(|target| admission.buckets(rules, *target));
+            buckets.all(|bucket| bucket != queued.target.bucket())
+        });
+        for mut stray in strays {
+            let decision = match self.decide_again(&mut stray.waiting.request, Stage::Turn) {
+                Ok(Decision::Queue(shortfall)) => self.queue(&stray.waiting, shortfall),
+                Ok(decision) => decision,
+                Err(error) => {
+                    stray.waiting.request.count_nowhere();
+                    self.decide_without_host(stray.waiting.request.root, &error)
+                }
+            };
+            if !matches!(decision, Decision::Queue(_)) {
+                if decision == Decision::Admit {
+                    self.process.stats.waited.add_one();
+                }
+                let QueuedRequest { waiting, .. } = &stray;
+                self.end_wait(waiting.waited(now, true), &waiting.request, decision);
+            }
+            self.close_queue(stray.target.bucket());
         }
     }
 

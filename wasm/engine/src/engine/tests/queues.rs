@@ -187,6 +187,31 @@ fn members_of_a_group_take_turns() {
 }
 
 #[test]
+fn requests_of_a_scope_that_leaves_its_group_wait_there_no_longer() {
+    let group = || terms("group/", &[(Unit::Requests, 1.0)]);
+    let member = |prefix| Terms {
+        canonical: Some("group/gold"),
+        ..terms(prefix, &[])
+    };
+    let all = [member("tenant/"), group()];
+    let left = [terms("tenant/b", &[]), member("tenant/"), group()];
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &waits_for(30_000 * MS));
+    for tenant in ["a", "b"] {
+        worker.meet(tenant, &all);
+    }
+    while worker.hasty("a") == Decision::Admit {}
+    worker.waiting("a", 4);
+    let waiting = worker.waiting("b", 3);
+    while !matches!(worker.of("b"), Decision::Admit) {
+        worker.pass(TICK, &left);
+    }
+    worker.tick(TICK);
+    let gone = worker.went_on();
+    let of_b = gone.iter().filter(|stream| waiting.contains(stream));
+    assert_eq!(of_b.count(), 3, "{gone:?}");
+}
+
+#[test]
 fn a_raised_limit_lets_all_go_in_every_worker() {
     let process = FakeProcess::new();
     let config = waits_for(Duration::from_secs(30));
