@@ -79,7 +79,8 @@ pub struct DrawRequest {
     pub holds: Tokens,
     /// Tokens for which requests wait now.
     pub needs: Tokens,
-    /// Tokens that the first of these needs; of bytes as many as a request usually has.
+    /// Tokens that the first of these needs, or if there is none the last one did; of bytes as many as a request usually
+    /// has.
     pub first: Tokens,
     /// Time since it has spent a token of those that it was granted: for so long there has been room for others.
     pub spent_for: Duration,

@@ -150,6 +150,9 @@ impl Draws {
             self.account = now.as_nanos();
             self.spent_at = now;
         }
+        if self.needs == Tokens::ZERO {
+            self.first = self.cost;
+        }
         if self.first > Tokens::ZERO {
             self.next_for = self.first;
         }
@@ -192,6 +195,7 @@ impl Draws {
         let forgiven = core::mem::take(&mut self.reported).saturating_sub(tokens);
         self.owed = self.owed.saturating_sub(forgiven);
         self.keep(tokens);
+        self.reserved = self.reserved.min(self.left);
         self.standby = answer.standby;
         self.fleet = answer.left;
         let lacks_for = answer.next.zip(rate.time_for(self.next_for));

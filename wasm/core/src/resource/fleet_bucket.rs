@@ -85,8 +85,7 @@ impl FleetBucket {
     /// The bucket that a store has, of a limit that has a burst of `whole` now.
     pub(super) fn restored(now: Instant, whole: Tokens, stored: StoredBucket) -> Self {
         let mut bucket = Self::full(now, stored.whole);
-        // A full bucket has as much.
-        let _ = bucket.bucket.take(now, stored.missing().min(stored.whole));
+        bucket.bucket.charge(now, stored.missing());
         bucket.set_burst(now, whole);
         bucket.stored = Some(Stored::new(now, stored));
         bucket
@@ -127,10 +126,13 @@ impl FleetBucket {
             false => Tokens::ZERO,
         };
         let fills_in = rate.time_for(missing.saturating_add(ahead));
+        let debt = Tokens::from_micros(self.bucket.balance(now).min(0).unsigned_abs());
+        let most = left.saturating_add(missing);
+        let all = missing.saturating_add(ahead).saturating_add(withheld);
         let stored = StoredBucket {
-            whole: left.saturating_add(missing),
+            whole: most.saturating_sub(debt),
             rate,
-            missing: missing.saturating_add(ahead).saturating_add(withheld),
+            missing: all.min(most),
             held: held.saturating_add(ahead),
             held_for: lease,
             lasts: fills_in.unwrap_or(Duration::MAX).saturating_add(lease),
@@ -264,6 +266,12 @@ impl FleetBucket {
         let paid = owed.min(most);
         self.bucket.charge(now, paid);
         paid
+    }
+
+    /// Time after which it has a token again, if it owes some.
+    pub(super) fn debt_paid_in(&self, now: Instant) -> Option<Duration> {
+        let time = self.bucket.time_until(now, Tokens::ONE);
+        time.filter(|_| self.is_in_debt(now))
     }
 
     /// Whether it owes tokens.

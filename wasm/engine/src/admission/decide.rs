@@ -81,8 +81,8 @@ impl Admission {
         if self.note(&mut process.rules, request, target, result) {
             self.count_refused(target, request.attempts_at(Some(index)));
         }
-        // The request's own body may be what the scope owes.
-        if request.prepaid_at(target).is_none() {
+        // The request's own body may be what the scope owes. One that does not go on takes no bytes from others.
+        if request.prepaid_at(target).is_none() && !request.findings.is_denied() {
             self.draw_bytes(process, request, target)?;
         }
         // As of now: each look at the shared table may have brought other terms.

@@ -205,6 +205,12 @@ impl Meter {
         self.cache.left().saturating_sub(expected)
     }
 
+    /// Bytes that it keeps beside while some pass: those of a request, or of a token cache.
+    fn kept(&self) -> Tokens {
+        let usual = Tokens::from_whole(self.usual.unwrap_or(0));
+        usual.max(self.owed_max)
+    }
+
     /// A stream goes on, and is expected to have the bytes returned.
     pub(crate) fn expect(&mut self) -> u64 {
         let usual = self.usual.unwrap_or(0);
@@ -227,7 +233,7 @@ impl Meter {
         let idle = self.attempts == 0 && self.owed == Tokens::ZERO;
         let unspent = match idle {
             true => self.spare(),
-            false => Tokens::ZERO,
+            false => self.spare().saturating_sub(self.kept()),
         };
         Bytes {
             attempts: self.attempts,
@@ -237,9 +243,8 @@ impl Meter {
     }
 
     fn settled(&mut self) {
-        if self.attempts == 0 && self.owed == Tokens::ZERO {
-            self.cache.take(self.spare());
-        }
+        let unspent = self.unreported().unspent;
+        self.cache.take(unspent);
         (self.attempts, self.owed) = (0, Tokens::ZERO);
     }
 

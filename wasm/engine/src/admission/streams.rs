@@ -151,6 +151,8 @@ impl Admission {
                 prepaid_bytes: prepaid.map_or(0, |prepaid| prepaid.bytes_of(target.bucket())),
                 expected: BYTES.map(|unit| {
                     let meter = entry.meters.as_mut().and_then(|meters| meters.meter(unit));
+                    // One that has come before was charged then.
+                    let meter = meter.filter(|_| prepaid.is_none());
                     meter.map_or(0, Meter::expect)
                 }),
             });

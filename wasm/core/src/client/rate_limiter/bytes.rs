@@ -1,7 +1,7 @@
 //! Rate limiter of bytes: nobody knows how many a request will bring, so one that is left lets it go on. As many as
 //! usual are taken then, and what it brings more is paid afterwards.
 
-use super::draw::Credit;
+use super::draw::{Credit, OWED_PARTS};
 use super::{DrawResult, Phase, RateLimiter, micros};
 use crate::client::{AwaitAction, Policy};
 use crate::units::{Instant, Tokens};
@@ -22,7 +22,10 @@ impl RateLimiter {
     ) -> DrawResult {
         if self.lease.phase == Phase::Idle && usual == Tokens::ZERO {
             // Who brings no bytes needs no lease.
-            return self.take_bytes(now, usual, workers);
+            let taken = self.take_bytes(now, usual, workers);
+            if matches!(taken, DrawResult::Tokens(_)) {
+                return taken;
+            }
         }
         let (holds, credit) = match action {
             AwaitAction::Hold => (true, Credit::None),
@@ -44,7 +47,7 @@ impl RateLimiter {
         if let Some(tokens) = self.draws.take_part(now, usual) {
             return DrawResult::Tokens(tokens);
         }
-        if self.fleet_has_many(now) {
+        if self.may_owe_bytes(now, usual) {
             self.owe_fleet(now, policy, usual);
             return DrawResult::Tokens(usual);
         }
@@ -61,10 +64,13 @@ impl RateLimiter {
         self.take_up_to(now, Tokens::ONE, want)
     }
 
-    /// Whether nobody has half of the burst, as far as it is known.
-    fn fleet_has_many(&self, now: Instant) -> bool {
+    /// Whether a request may owe `usual` bytes: nobody has half of the burst, as far as it is known, and the coordinator
+    /// knows of all but a small part of what is owed.
+    fn may_owe_bytes(&self, now: Instant, usual: Tokens) -> bool {
         let burst = self.whole_burst();
         let level = self.draws.level(now, self.whole_rate(), burst);
+        let most = Tokens::from_micros(burst.as_micros() / OWED_PARTS).max(usual);
         level >= micros(Tokens::from_micros(burst.as_micros() / 2))
+            && self.draws.owed.saturating_add(usual) <= most
     }
 }

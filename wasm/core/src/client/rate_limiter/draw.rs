@@ -15,7 +15,7 @@ use core::time::Duration;
 const OWED_FROM: Rate = Rate::from_whole(20);
 
 /// Part of the burst that such requests may owe.
-const OWED_PARTS: u64 = 64;
+pub(super) const OWED_PARTS: u64 = 64;
 
 /// Time for which a client that draws keeps the tokens that it will want: two refresh intervals, and another one for
 /// wants that sway.
@@ -68,7 +68,7 @@ impl RateLimiter {
         self.lease.rouse(now, policy);
         self.settle_bucket(now, policy);
         self.set_flow(now, policy);
-        self.draws.cost = need;
+        self.draws.cost = need.min(self.whole_burst());
         match self.draws.take(now, need) {
             true => DrawResult::Tokens(need),
             false if self.can_draw(now) => self.draw_of_fleet(now, policy, need, credit),
@@ -276,8 +276,11 @@ impl RateLimiter {
     pub(super) fn level_of_fleet(&self, now: Instant) -> BucketLevel {
         let (rate, burst) = (self.whole_rate(), self.whole_burst());
         let level = self.draws.level(now, rate, burst);
-        let time_until =
-            |tokens: Tokens| rate.time_for(positive(micros(tokens).saturating_sub(level)));
+        let lacks_for = self.draws.grows_from.saturating_since(now);
+        let time_until = |tokens: Tokens| {
+            let time = rate.time_for(positive(micros(tokens).saturating_sub(level)));
+            time.map(|time| time.saturating_add(lacks_for))
+        };
         let next = self.draws.next.filter(|_| level < micros(Tokens::ONE));
         let owed_for = rate.time_for(self.draws.owed);
         let next = next.zip(owed_for).map(|(next, owed_for)| {

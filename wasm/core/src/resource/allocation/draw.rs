@@ -11,6 +11,9 @@ use crate::pool::PoolLink;
 use crate::resource::{ClientDraws, FleetBucket, StoredBucket};
 use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
 
+/// The longest time for which clients may have the fleet's bucket owe: that of the filter's `max_debt_ms`.
+const DEBT_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// Part of the burst that clients may have drawn ahead together.
 const AHEAD_PARTS: u64 = 8;
 
@@ -133,7 +136,7 @@ impl Allocation {
     }
 
     /// Tokens that are left in the fleet's bucket.
-    pub(super) fn left(&self, now: Instant) -> Tokens {
+    pub(in crate::resource) fn left(&self, now: Instant) -> Tokens {
         self.fleet.map_or(Tokens::ZERO, |bucket| bucket.left(now))
     }
 
@@ -189,9 +192,10 @@ impl Allocation {
         let two_turns = self.time_of_two_turns();
         let is_bytes = self.unit.is_bytes();
         let ahead = self.ahead(now, entry, request);
+        let debt_max = request.debt_max.min(self.longest_debt());
         let bucket = self.fleet.as_mut()?;
         let paid = entry.draws.granted.saturating_sub(request.drawn);
-        let owed = bucket.pay(now, request.owed.saturating_sub(paid), request.debt_max);
+        let owed = bucket.pay(now, request.owed.saturating_sub(paid), debt_max);
         entry.draws.granted = entry.draws.granted.saturating_add(owed);
         self.drawn = self.drawn.saturating_add(owed);
         self.is_used |= owed > Tokens::ZERO;
@@ -208,10 +212,11 @@ impl Allocation {
         if is_short {
             bucket.note_short();
         }
-        let has_turn = is_short
-            || bucket.is_in_debt(now)
-            || (needs > Tokens::ZERO && bucket.is_exhausted(now));
-        let next = has_turn.then(|| bucket.promise(now, first.saturating_add(kept), turns, after));
+        let has_turn = is_short || (needs > Tokens::ZERO && bucket.is_exhausted(now));
+        let next = match has_turn {
+            true => Some(bucket.promise(now, first.saturating_add(kept), turns, after)),
+            false => bucket.debt_paid_in(now),
+        };
         let next = next.map(|next| next.min(latest));
         if granted > Tokens::ZERO {
             entry.served_at = now;
@@ -243,6 +248,12 @@ impl Allocation {
         self.note_tokens(entry, tokens);
         self.fill(now);
         next
+    }
+
+    /// The most that clients may have the fleet's bucket owe, whatever they say.
+    fn longest_debt(&self) -> Tokens {
+        let earned = self.limit.capacity.as_rate().tokens_in(DEBT_MAX);
+        earned.max(self.limit.burst)
     }
 
     /// Whole tokens that a client of `request` may have beside those that its requests wait for: as many as it
@@ -290,6 +301,16 @@ impl Allocation {
             has => self.limit.burst_for(has),
         };
         entry.draws.holds.saturating_add(of_lease)
+    }
+
+    /// The most that the client of `entry` may give back: what it has. Of bytes also what it has told as spent, for
+    /// requests took as many as usual, and had fewer.
+    pub(super) fn returnable(&self, entry: &ClientEntry) -> Tokens {
+        let held = self.held_by(entry);
+        match self.unit.is_bytes() {
+            true => held.saturating_add(entry.draws.granted.min(self.limit.burst)),
+            false => held,
+        }
     }
 
     /// Begins with the bucket that a store has.

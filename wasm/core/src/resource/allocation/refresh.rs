@@ -96,7 +96,7 @@ impl Allocation {
         entry.check_is_later(term, request.sequence)?;
         // A transport sent it twice: the first answer may be in use already, so `has` of the request
         // is no longer news.
-        let held = self.held_by(entry);
+        let held = self.returnable(entry);
         let twice = (term, request.sequence) == (entry.term, entry.sequence);
         let wanted = entry.wants();
         if !twice {

@@ -35,8 +35,8 @@ fn a_limit_of_few_requests_is_drawn_however_many_tokens_these_cost() {
     }
 }
 
-#[test]
-fn a_byte_that_is_left_lets_a_request_take_what_is_usual() {
+/// Clients of a limit of a byte a second.
+fn slow_bytes() -> Drawers {
     let mut fleet = Drawers::new(1_000_000, 100);
     let limit = Limit {
         burst: Tokens::from_whole(100),
@@ -44,6 +44,25 @@ fn a_byte_that_is_left_lets_a_request_take_what_is_usual() {
     };
     fleet.resource = Resource::new(Unit::ResponseBytes, limit, Instant::ZERO);
     fleet.cost = 40;
+    fleet
+}
+
+#[test]
+fn bytes_that_a_request_lacked_come_back_though_they_were_told_as_spent() {
+    let mut fleet = slow_bytes();
+    for client in [0, 1] {
+        assert_eq!(fleet.draw(client, 40).0, 40);
+        fleet.lose(client, 0);
+        fleet.clients[client].1 = 30;
+        fleet.give_back(client, 30);
+    }
+    let left = fleet.resource.allocation.left(fleet.now);
+    assert_eq!(left, Tokens::from_whole(100 - 2 * 10));
+}
+
+#[test]
+fn a_byte_that_is_left_lets_a_request_take_what_is_usual() {
+    let mut fleet = slow_bytes();
     let got: u64 = [0, 1, 2]
         .map(|client| fleet.draw(client, 40).0)
         .iter()

@@ -138,3 +138,27 @@ fn a_limit_that_gets_busy_is_not_leased_before_its_debt_is_paid() {
     }
     assert!(!fleet.after(2).draw_or_lease(0, 1));
 }
+
+#[test]
+fn nobody_can_have_the_bucket_owe_for_ever() {
+    let mut fleet = Drawers::new(1_000_000, 10);
+    fleet.debt_max = Tokens::from_micros(u64::MAX);
+    assert_eq!(fleet.owe(0, u64::MAX / 1_000_000), 10 + 3600);
+    assert_eq!(fleet.after(3601).draw(1, 1).0, 1);
+}
+
+#[test]
+fn a_bucket_in_debt_is_in_debt_after_a_crash() {
+    let mut fleet = Drawers::new(1_000_000, 10);
+    assert_eq!(fleet.owe(0, 25), 25);
+    let allocation = &mut fleet.resource.allocation;
+    let (mut stored, is_urgent) = allocation.bucket_to_store(fleet.now).unwrap();
+    assert!(is_urgent);
+    let mut next = Drawers::new(1_000_000, 10);
+    stored.age = Duration::from_secs(5);
+    next.now = fleet.now;
+    next.resource.allocation.restore_bucket(next.now, stored);
+    assert_eq!(next.draw(0, 1).0, 0, "it owes ten");
+    assert_eq!(next.after(10).draw(0, 1).0, 0);
+    assert_eq!(next.after(1).draw(0, 1).0, 1);
+}

@@ -7,9 +7,6 @@ use crate::lease::{DrawAnswer, DrawRequest, Tally};
 use crate::traffic::Counts;
 use crate::units::Tokens;
 
-/// Tokens that the bucket may lack because of what clients owe.
-const DEBT_MAX: u64 = 20;
-
 /// Clients that draw, on a clock that the test moves.
 pub(super) struct Drawers {
     pub(super) resource: Resource,
@@ -26,6 +23,8 @@ pub(super) struct Drawers {
     spent_for: u64,
     /// Tokens that the one owes that asks.
     owed: u64,
+    /// The most that the bucket may lack because of them.
+    pub(super) debt_max: Tokens,
     /// Tokens that a request takes.
     pub(super) cost: u64,
 }
@@ -49,6 +48,7 @@ impl Drawers {
             wants: 1,
             spent_for: 0,
             owed: 0,
+            debt_max: Tokens::from_whole(20),
             cost: 1,
         }
     }
@@ -84,7 +84,7 @@ impl Drawers {
     }
 
     /// Gives back `returns` of the tokens that it has left.
-    fn give_back(&mut self, client: usize, returns: u64) {
+    pub(super) fn give_back(&mut self, client: usize, returns: u64) {
         self.sequence += 1;
         self.clients[client].1 -= returns;
         self.send(client, 0, returns);
@@ -102,7 +102,7 @@ impl Drawers {
             returns: Tokens::from_whole(returns),
             spent_for: Duration::from_secs(self.spent_for),
             owed: Tokens::from_whole(self.owed),
-            debt_max: Tokens::from_whole(DEBT_MAX),
+            debt_max: self.debt_max,
         };
         let request = LeaseRequest {
             draw: Some(draw),

@@ -80,6 +80,28 @@ fn streams_take_the_bytes_that_they_usually_have_and_give_back_what_they_lack() 
 }
 
 #[test]
+fn requests_that_another_limit_refuses_take_no_bytes() {
+    const ALL: &[Terms] = &[terms(
+        "tenant/",
+        &[(Unit::Requests, 10.0), (Unit::ResponseBytes, 1000.0)],
+    )];
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &one_rule());
+    worker.meet("acme", ALL);
+    for stream in worker.begun("acme", 20) {
+        worker.sizes.insert(stream, [0, 50]);
+        worker.end(stream);
+    }
+    let meter = |worker: &Worker| {
+        let entry = worker.engine.admission.entry_of(RuleId(0), b"acme");
+        let meters = entry.and_then(|entry| entry.meters.as_deref()).unwrap();
+        meters.response_bytes.as_ref().unwrap().cache.left()
+    };
+    let before = meter(&worker);
+    assert_eq!(worker.begun("acme", 20).len(), 0);
+    assert_eq!(meter(&worker), before);
+}
+
+#[test]
 fn a_stream_whose_bytes_are_not_known_teaches_nothing() {
     const ALL: &[Terms] = &[terms(
         "tenant/",

@@ -50,10 +50,23 @@ impl Process {
 fn a_request_takes_as_many_bytes_as_usual_where_there_are_many() {
     let mut p = Process::of_bytes(900);
     assert_eq!(p.draw(300), DrawResult::Tokens(Tokens::from_whole(300)));
-    assert_eq!(p.ask().draw.unwrap().owed, Tokens::from_whole(300));
-    assert_eq!(p.draw(200), DrawResult::Tokens(Tokens::from_whole(200)));
     let waits = p.draw(200);
     assert!(matches!(waits, DrawResult::Pending { .. }), "{waits:?}");
+    let request = p.ask();
+    assert_eq!(request.draw.unwrap().owed, Tokens::from_whole(300));
+    assert!(p.answer(request.sequence, 1, &granted(501, 400, None)));
+    assert_eq!(p.draw(200), DrawResult::Tokens(Tokens::from_whole(200)));
+}
+
+#[test]
+fn who_brings_no_bytes_passes_or_asks() {
+    let mut p = Process::new();
+    p.limiter = RateLimiter::of(Unit::RequestBytes, p.now, &p.policy);
+    assert!(matches!(p.draw(0), DrawResult::Tokens(_)));
+    assert_eq!(p.limiter.state(p.now), LeaseState::Idle);
+    p.policy.safe_bytes = Capacity::ZERO;
+    p.limiter = RateLimiter::of(Unit::RequestBytes, p.now, &p.policy);
+    assert!(matches!(p.draw(0), DrawResult::Pending { .. }));
 }
 
 #[test]
