@@ -1,7 +1,7 @@
 //! Bytes of bodies are charged as they pass: running streams are not cut, and the next request waits.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -69,7 +69,7 @@ async fn one_bucket(test: &TestContext) -> Result<()> {
     let envoys = Envoy::start_all(test.dir(), &specs).await?;
     let mut next = tokio::time::interval(Duration::from_secs(1) / 24);
     let (mut calm, mut busy) = (0, 0);
-    let started = Instant::now();
+    let started = tokio::time::Instant::now();
     for (request, envoy) in envoys.iter().cycle().take(SENT).enumerate() {
         next.tick().await;
         let to = envoy.address();

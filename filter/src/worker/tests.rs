@@ -394,11 +394,11 @@ fn bytes_of_bodies_are_read_on_ticks_and_at_the_end() {
         let mut sizes = proxy.host().sizes.borrow_mut();
         sizes.insert((102, "response".to_owned()), size);
     };
-    // The first answer says that bytes of responses are limited, and the first bytes that they are
-    // wanted.
-    assert_eq!(proxy.of("acme"), Decision::Hold);
-    proxy.pass(50);
-    assert_eq!(proxy.of("acme"), Decision::Admit);
+    // The first answer says that bytes of responses are limited. As long as none come their lease is released.
+    for _ in 0..2 {
+        assert_eq!(proxy.of("acme"), Decision::Hold);
+        proxy.pass(50);
+    }
     size(&proxy, 200);
     proxy.pass(50);
     size(&proxy, 3000);
@@ -431,6 +431,10 @@ impl Proxy {
         for _ in 0..ticks {
             self.tick(TICK);
             while let Some((token, call)) = self.process().take_call() {
+                if call.method == "Release" {
+                    self.worker.handle_answer(token, &[]);
+                    continue;
+                }
                 let mut answer = v1::RefreshResponse::decode(&call.lend(1000.0)[..]).unwrap();
                 for scope in &mut answer.scopes {
                     scope.limited = limited.to_vec();

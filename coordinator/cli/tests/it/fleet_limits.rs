@@ -183,7 +183,7 @@ const BYTES: &[Line] = &[
     line("mega/parts", "0.8 of it, 1 kB each, 40 Envoys", "-", (99.0, 0.0)),
     line("mega/mixed", "0.8 of it, 10 and 90 kB each, 40 Envoys", "-", (98.0, 0.0)),
     line("mega/mixed-3", "three times as much, 5 Envoys", "-", (90.0, 500e3)),
-    line("small/0.8", "10 kB/s, 0.8 of it, 1 kB each, 5 Envoys", "-", (98.0, 0.0)),
+    line("small/0.8", "10 kB/s, 0.8 of it, 1 kB each, 5 Envoys", "-", (98.0, 2e3)),
     line("small/30-in-turn", "30 times as much, 40 Envoys", "-", (98.0, 20e3)),
     line("few/3", "100 kB/s, three times as much, 50 kB each, 40 Envoys", "-", (96.0, 200e3)),
     line("few/30", "30 times as much", "-", (96.0, 500e3)),
