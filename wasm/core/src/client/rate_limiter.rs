@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use self::draw::{Credit, LeaseBefore};
+use self::draw::LeaseBefore;
 use super::demand_estimator::DemandEstimator;
 use super::draws::Draws;
 use super::policy::Policy;
@@ -104,58 +104,6 @@ impl RateLimiter {
         let (rate, burst) = limiter.flow(now, policy);
         limiter.bucket = TokenBucket::new(now, rate, burst);
         limiter
-    }
-
-    /// Takes `need` tokens, and more for later if there are: the token cache of one of `workers`
-    /// workers.
-    ///
-    /// The cache is what the rate earns in 5 ms, but no more than a quarter of the burst over all
-    /// workers, and at least `need`. Count the attempt first: a limiter that sees no demand does
-    /// not ask.
-    pub fn draw(
-        &mut self,
-        now: Instant,
-        policy: &Policy,
-        need: Tokens,
-        workers: u32,
-    ) -> DrawResult {
-        if let Some(until) = self.hold_for_lease(now, policy, need) {
-            return DrawResult::Pending { until };
-        }
-        let drawn = self.draw_unheld(now, policy, need, workers, Credit::None);
-        self.held(now, drawn)
-    }
-
-    /// Holds a request that needs `need` if the first answer is awaited. Returns until when.
-    fn hold_for_lease(&mut self, now: Instant, policy: &Policy, need: Tokens) -> Option<Instant> {
-        self.lease.rouse(now, policy);
-        let Phase::Pending { until } = self.lease.phase else {
-            return None;
-        };
-        Some(self.draws.need(now, need, until))
-    }
-
-    /// The result for a request that may be held: if it is denied, and tokens have been asked for, it waits.
-    fn held(&self, now: Instant, drawn: DrawResult) -> DrawResult {
-        match (drawn, self.draws.held_until) {
-            (DrawResult::Denied { .. }, Some(until)) if now < until => {
-                DrawResult::Pending { until }
-            }
-            _ => drawn,
-        }
-    }
-
-    /// Like [`RateLimiter::draw`] for a request that cannot be held: while the first answer is
-    /// awaited it draws from the capacity without a lease, and others may go on waiting. Where tokens have to
-    /// be asked for it passes and owes them, if there were many.
-    pub fn draw_at_once(
-        &mut self,
-        now: Instant,
-        policy: &Policy,
-        need: Tokens,
-        workers: u32,
-    ) -> DrawResult {
-        self.draw_unheld(now, policy, need, workers, Credit::OfMany)
     }
 
     fn take(&mut self, now: Instant, need: Tokens, workers: u32) -> DrawResult {

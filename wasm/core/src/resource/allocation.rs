@@ -3,6 +3,7 @@
 mod answer;
 mod by_usage;
 mod client_entry;
+mod cost;
 mod draw;
 mod fingerprint;
 mod grant;

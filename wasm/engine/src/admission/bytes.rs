@@ -8,7 +8,7 @@ use tollgate_core::units::{Instant, Tokens};
 
 use super::draw::{DrawResult, Reading, contended};
 use super::meters::Meter;
-use super::{Admission, Changed, Request, Target};
+use super::{Admission, Request, Target};
 use crate::host::Host;
 use crate::process::Process;
 use crate::shared_table::{TableError, or_later};
@@ -70,10 +70,10 @@ impl Admission {
             let draw = limiter.draw_bytes(now, policy, usual, workers, action);
             Reading::new(limiter, now, policy, draw)
         })?;
-        let (Some(paid), Some(meter)) = (paid, self.meter(id)) else {
+        let (Some((reading, slot)), Some(meter)) = (paid, self.meter(id)) else {
             return Ok(DrawResult::Ready);
         };
-        let (reading, soon) = (paid.result, now.saturating_add(process.config.tick));
+        let soon = now.saturating_add(process.config.tick);
         let result = match reading.draw {
             client::DrawResult::Tokens(tokens) => {
                 meter.cache.add(tokens);
@@ -81,7 +81,7 @@ impl Admission {
                 DrawResult::Ready
             }
             client::DrawResult::Pending { until } => {
-                self.await_first_lease(id.target, paid.slot, until);
+                self.await_first_lease(id.target, slot, until);
                 DrawResult::Pending
             }
             _ => {
@@ -121,15 +121,15 @@ impl Admission {
         }
     }
 
-    /// Pays for bytes that have passed, and lets `next` go on with the limiter; none if the scope has
-    /// no such limit.
+    /// Pays for bytes that have passed, and lets `next` go on with the limiter. Returns its result and the scope's slot;
+    /// none if the scope has no such limit.
     fn pay<H: Host, R>(
         &mut self,
         process: &mut Process<H>,
         now: Instant,
         id: MeterId,
         mut next: impl FnMut(&mut RateLimiter, &Policy) -> R,
-    ) -> Result<Option<Changed<R>>, TableError> {
+    ) -> Result<Option<(R, u32)>, TableError> {
         let Some(meter) = self.meter(id) else {
             return Ok(None);
         };
@@ -146,14 +146,7 @@ impl Admission {
         if let Some(meter) = self.meter(id) {
             meter.paid(owed_max);
         }
-        let Changed {
-            slot, due_changed, ..
-        } = changed;
-        Ok(Some(Changed {
-            result,
-            slot,
-            due_changed,
-        }))
+        Ok(Some((result, changed.slot)))
     }
 
     fn meter(&mut self, id: MeterId) -> Option<&mut Meter> {

@@ -10,8 +10,9 @@ use crate::units::{Instant, Tokens};
 
 impl RateLimiter {
     /// Lets a request go on that has `usual` bytes as a rule, unless none are left, or some are owed. Returns the bytes
-    /// that it may use, for which those of one of `workers` workers; what they do not use is to be
-    /// [given back](RateLimiter::give_back), and what they use beyond to be [paid](RateLimiter::pay).
+    /// that one of `workers` workers may let pass for it, with a lease also a token cache of more. The worker
+    /// [gives back](RateLimiter::give_back) those that do not come, and [pays](RateLimiter::pay) for those that come
+    /// beyond.
     pub fn draw_bytes(
         &mut self,
         now: Instant,
@@ -21,7 +22,7 @@ impl RateLimiter {
         action: AwaitAction,
     ) -> DrawResult {
         if self.lease.phase == Phase::Idle && usual == Tokens::ZERO {
-            // Who brings no bytes needs no lease.
+            // A client whose requests have no bodies needs no lease.
             let taken = self.take_bytes(now, usual, workers);
             if matches!(taken, DrawResult::Tokens(_)) {
                 return taken;
@@ -51,10 +52,10 @@ impl RateLimiter {
             self.owe_fleet(now, policy, usual);
             return DrawResult::Tokens(usual);
         }
-        let drawn = self.draw_of_fleet(now, policy, usual, credit);
+        let result = self.draw_of_fleet(now, policy, usual, credit);
         match holds {
-            true => self.held(now, drawn),
-            false => drawn,
+            true => self.held(now, result),
+            false => result,
         }
     }
 

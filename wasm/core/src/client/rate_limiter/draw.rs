@@ -1,7 +1,7 @@
-//! Rate limiter that draws its tokens of the fleet's bucket: it has a lease of nothing, and its own bucket
-//! earns only while it is cut off.
+//! Draws of a rate limiter: of its own bucket, which a lease sizes; or of the fleet's, where it has a lease of nothing,
+//! and its own bucket earns only while it is cut off.
 
-use super::{BucketLevel, DrawResult, RateLimiter, micros};
+use super::{BucketLevel, DrawResult, Phase, RateLimiter, micros};
 use crate::bucket::TokenBucket;
 use crate::client::Policy;
 use crate::client::draws::{debt, positive};
@@ -44,6 +44,63 @@ pub(super) struct LeaseBefore {
 // === impl RateLimiter ===
 
 impl RateLimiter {
+    /// Takes `need` tokens, and more for later if there are: the token cache of one of `workers`
+    /// workers.
+    ///
+    /// The cache is what the rate earns in 5 ms, but no more than a quarter of the burst over all
+    /// workers, and at least `need`. Count the attempt first: a limiter that sees no demand does
+    /// not ask.
+    pub fn draw(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        need: Tokens,
+        workers: u32,
+    ) -> DrawResult {
+        if let Some(until) = self.hold_for_lease(now, policy, need) {
+            return DrawResult::Pending { until };
+        }
+        let result = self.draw_unheld(now, policy, need, workers, Credit::None);
+        self.held(now, result)
+    }
+
+    /// Holds a request that needs `need` if the first answer is awaited. Returns until when.
+    pub(super) fn hold_for_lease(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        need: Tokens,
+    ) -> Option<Instant> {
+        self.lease.rouse(now, policy);
+        let Phase::Pending { until } = self.lease.phase else {
+            return None;
+        };
+        Some(self.draws.need(now, need, until))
+    }
+
+    /// The result for a request that may be held: if it is denied, and tokens have been asked for, it waits.
+    pub(super) fn held(&self, now: Instant, result: DrawResult) -> DrawResult {
+        match (result, self.draws.held_until) {
+            (DrawResult::Denied { .. }, Some(until)) if now < until => {
+                DrawResult::Pending { until }
+            }
+            _ => result,
+        }
+    }
+
+    /// Like [`RateLimiter::draw`] for a request that cannot be held: while the first answer is
+    /// awaited it draws from the capacity without a lease, and others may go on waiting. Where tokens have to
+    /// be asked for it passes and owes them, if there were many.
+    pub fn draw_at_once(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        need: Tokens,
+        workers: u32,
+    ) -> DrawResult {
+        self.draw_unheld(now, policy, need, workers, Credit::OfMany)
+    }
+
     /// Like [`RateLimiter::draw_at_once`] for a request that goes on, whatever is decided: where tokens have
     /// to be asked for it counts as one that was held and got them, and they are owed.
     pub fn draw_on_credit(

@@ -192,13 +192,8 @@ impl Allocation {
         let two_turns = self.time_of_two_turns();
         let is_bytes = self.unit.is_bytes();
         let ahead = self.ahead(now, entry, request);
-        let debt_max = request.debt_max.min(self.longest_debt());
+        self.pay_owed(now, entry, request);
         let bucket = self.fleet.as_mut()?;
-        let paid = entry.draws.granted.saturating_sub(request.drawn);
-        let owed = bucket.pay(now, request.owed.saturating_sub(paid), debt_max);
-        entry.draws.granted = entry.draws.granted.saturating_add(owed);
-        self.drawn = self.drawn.saturating_add(owed);
-        self.is_used |= owed > Tokens::ZERO;
         let needs = request.needs.saturating_sub(entry.draws.holds);
         let usual = request.first.saturating_sub(entry.draws.holds);
         let usual = usual.max(Tokens::ONE);
@@ -248,6 +243,20 @@ impl Allocation {
         self.note_tokens(entry, tokens);
         self.fill(now);
         next
+    }
+
+    /// Has the fleet's bucket pay what the client of `entry` owes, but for what was paid with an answer that it has not
+    /// received.
+    fn pay_owed(&mut self, now: Instant, entry: &mut ClientEntry, request: &DrawRequest) {
+        let debt_max = request.debt_max.min(self.longest_debt());
+        let Some(bucket) = &mut self.fleet else {
+            return;
+        };
+        let paid = entry.draws.granted.saturating_sub(request.drawn);
+        let owed = bucket.pay(now, request.owed.saturating_sub(paid), debt_max);
+        entry.draws.granted = entry.draws.granted.saturating_add(owed);
+        self.drawn = self.drawn.saturating_add(owed);
+        self.is_used |= owed > Tokens::ZERO;
     }
 
     /// The most that clients may have the fleet's bucket owe, whatever they say.

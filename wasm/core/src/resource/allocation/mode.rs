@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::Allocation;
 use super::draw::part_of;
 use crate::limit::Algorithm;
-use crate::units::{Capacity, Instant, Tokens, mul_div};
+use crate::units::{Capacity, Instant, Tokens};
 
 /// Capacity of a limit, in requests a second, below which clients draw each token of it and have no lease, however
 /// few they are.
@@ -22,9 +22,6 @@ const PERMITS_DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(100);
 /// want, but for its first second: a call for each request would cost more than what a bucket that is
 /// split loses, and a lease outlives the coordinator.
 const LEASED_FROM: Capacity = Capacity::from_whole(1000);
-
-/// Costs of which the usual one is the mean.
-const COSTS_MEANT: u128 = 8;
 
 /// Part of the burst that is left where clients of a limit that is drawn have leases again.
 const LOW_PARTS: u64 = 8;
@@ -69,40 +66,6 @@ impl Allocation {
             }
         };
         self.is_drawn = may && (is_small || pays);
-    }
-
-    /// A capacity in requests a second, of what these usually take.
-    pub(super) fn in_requests(&self, capacity: Capacity) -> Capacity {
-        let cost = self.usual_cost();
-        if cost == Tokens::ONE || self.unit.is_concurrency() {
-            return capacity;
-        }
-        let (capacity, one) = (capacity.as_micros(), Tokens::ONE.as_micros());
-        Capacity::from_micros(mul_div(capacity, one, cost.as_micros().into()))
-    }
-
-    /// Tokens that a request usually takes; one if that is not known.
-    pub(super) fn usual_cost(&self) -> Tokens {
-        self.cost.max(Tokens::ONE)
-    }
-
-    /// Notes that a request takes `cost` tokens, unless that is not known.
-    pub(super) fn note_cost(&mut self, cost: Tokens) {
-        let least = match self.unit.is_bytes() {
-            // Its client does not know.
-            true => Tokens::ONE,
-            false => Tokens::ZERO,
-        };
-        let cost = cost.min(self.limit.burst).as_micros();
-        let before = match self.cost.as_micros() {
-            0 => cost,
-            before => before,
-        };
-        if cost > least.as_micros() {
-            let sum = u128::from(before).saturating_mul(COSTS_MEANT - 1);
-            let mean = sum.saturating_add(cost.into()).div_ceil(COSTS_MEANT);
-            self.cost = Tokens::from_micros(u64::try_from(mean).unwrap_or(u64::MAX));
-        }
     }
 
     /// Whether `capacity` is less than `each` for each client; for clients that draw half as much more, so that
