@@ -58,6 +58,17 @@ impl History {
         }
     }
 
+    /// Returns the limit that all processes share all the time: the one scope's, or that of a pool that nobody
+    /// joins or leaves; none without one.
+    pub(crate) fn shared_by_all(&self) -> Option<&Source> {
+        let stays =
+            |member: &Member| member.is_attached(Duration::ZERO) && member.moves().next().is_none();
+        match &self.pool {
+            Some(pool) => self.members.iter().all(stays).then_some(pool),
+            None => self.members.first().map(|first| &first.own),
+        }
+    }
+
     /// Returns the most of a member that may be in use: as much again for each move within the last
     /// lease, because its new master does not know the leases of the old one.
     pub(crate) fn in_use_max(&self, now: Duration, member: usize) -> u128 {

@@ -8,8 +8,8 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tollgate_core::fleet::{BucketChange, StoredBucket};
 use tollgate_core::lease::{Origin, ResourceId, Unit};
-use tollgate_core::resource::{BucketChange, StoredBucket};
 use tollgate_core::units::{Rate, Tokens};
 
 #[cfg(feature = "etcd")]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::lease_server::{BindingLimit, LeaseServer, LimitOwner};
+use tollgate_core::pool::Pool;
 use tollgate_core::resource::{ClientRecord, Resource};
 use tollgate_core::traffic::{Counts, Traffic};
 use tollgate_core::units::{Capacity, Instant, MICRO, Tokens};
@@ -262,7 +263,7 @@ impl UnitSummary {
             sum_wants: sum(resource.sum_wants()),
             client_count: resource.client_count(),
             limited_by: node.binding_limit(id).map(LimitedBy::from),
-            bucket: BucketView::find(now, resource),
+            bucket: BucketView::find(now, resource, node.pool_of(id).map(|(_, pool)| pool)),
             traffic: TrafficView::of(now, resource.traffic()),
         }
     }
@@ -308,11 +309,13 @@ impl TrafficView {
 // === impl BucketView ===
 
 impl BucketView {
-    /// The bucket of `resource`, if clients draw of it.
-    fn find(now: Instant, resource: &Resource) -> Option<Self> {
-        let bucket = resource.fleet_bucket().filter(|_| resource.is_drawn())?;
-        Some(Self {
-            left: tokens(bucket.left(now)),
+    /// The bucket of `resource`, if clients draw of it: as much as the one of its `pool` has, too.
+    fn find(now: Instant, resource: &Resource, pool: Option<&Pool>) -> Option<Self> {
+        let of_pool = pool.and_then(Pool::fleet_bucket);
+        let buckets = [resource.fleet_bucket(), of_pool].into_iter().flatten();
+        let left = buckets.map(|bucket| bucket.left(now)).min()?;
+        resource.is_drawn().then(|| Self {
+            left: tokens(left),
             held: tokens(resource.held_by_clients()),
             drawn: tokens(resource.drawn()),
         })

@@ -1,5 +1,5 @@
 //! All processes together admit no more than the burst of the limit and what its capacity earns, in
-//! any window. The part of the burst that a process has with its first lease comes on top.
+//! any window: of the one scope, or of a pool that all scopes are members of all the time. The part of the burst that a process has with its first lease comes on top.
 //!
 //! For requests alone, where nothing passes without a lease, but for standby capacity and credit of processes that
 //! draw and are cut off: that comes on top. A lowered capacity may be exceeded for one lease.
@@ -33,17 +33,21 @@ impl Law for Law6 {
 
     fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
         let history = &fleet.plan.history;
-        if fleet.plan.work.unit() != Unit::Requests || history.pool.is_some() {
+        let Some(limit) = history.shared_by_all() else {
+            return Ok(());
+        };
+        if fleet.plan.work.unit() != Unit::Requests {
             return Ok(());
         }
-        let own = &history.members[0].own;
-        let capacity = own.capacity_max(fleet.elapsed(), fleet.held_up()).as_f64();
+        let capacity = limit
+            .capacity_max(fleet.elapsed(), fleet.held_up())
+            .as_f64();
         let passed = fleet.now().saturating_since(self.at).as_secs_f64();
         self.level = (self.level - capacity * passed).max(0.0);
         self.at = fleet.now();
         self.burst = self
             .burst
-            .max(tokens(own.limit(fleet.elapsed()).burst.as_micros()));
+            .max(tokens(limit.limit(fleet.elapsed()).burst.as_micros()));
         for client in fleet.simulation.touched_clients() {
             if client.policy().no_lease != Mode::Pessimistic {
                 return Ok(());

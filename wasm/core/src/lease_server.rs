@@ -13,6 +13,7 @@ mod buckets;
 mod drain;
 mod nudges;
 mod parent;
+mod pools;
 mod refresh;
 mod slot;
 mod snapshot;
@@ -23,7 +24,8 @@ use self::buckets::StoredBuckets;
 pub use self::drain::{DRAINS_MAX, DrainError, Drains};
 pub use self::nudges::Nudge;
 use self::nudges::NudgeQueue;
-use self::slot::{Pools, ResourceSlot};
+use self::pools::Pools;
+use self::slot::ResourceSlot;
 pub use self::snapshot::{PoolSnapshot, ResourceSnapshot, Snapshot, SnapshotError};
 pub use self::terms::{PoolTerms, Terms};
 use crate::deadlines::Deadlines;
@@ -117,7 +119,7 @@ impl LeaseServer {
             learns_from: now.saturating_sub(counted(vacant_for)),
             resources: BTreeMap::new(),
             timeouts: Deadlines::default(),
-            pools: BTreeMap::new(),
+            pools: Pools::default(),
             drains: Drains::default(),
             parent_leases: None,
             taken_over_at: None,
@@ -160,7 +162,7 @@ impl LeaseServer {
         if let Some(slot) = self.resources.get_mut(resource) {
             let known = slot.resource.client_count();
             slot.resource.handle_release(client, sequence);
-            slot.report(&mut self.pools);
+            slot.count(&mut self.pools);
             recount(&mut self.leases, known, slot);
             requeue(&mut self.timeouts, resource, slot);
             if slot.is_stirred(&self.pools) || slot.resource.client_count() == 0 {
@@ -194,22 +196,33 @@ impl LeaseServer {
             };
             let known = slot.resource.client_count();
             slot.resource.expire(now);
-            slot.report(&mut self.pools);
+            slot.report(now, &mut self.pools);
             recount(&mut self.leases, known, slot);
             if let Some(next) = slot.resource.poll_timeout() {
                 slot.queued_at = next;
                 self.timeouts.insert(next, id.clone());
                 self.look_for_nudges(now, &id);
             } else if let Some(mut slot) = self.resources.remove(&id) {
-                self.buckets.forget(&id, &slot);
-                slot.leave(&mut self.pools);
+                self.buckets.forget(&id, &slot.resource.allocation.fleet);
+                self.leave(&mut slot);
             }
+        }
+        for (id, pool) in self.pools.forget_full(now) {
+            self.buckets.forget(&id, &pool.fleet);
+        }
+    }
+
+    /// Takes the resource of `slot` out of its pool.
+    fn leave(&mut self, slot: &mut ResourceSlot) {
+        if let Some((id, pool)) = slot.leave(&mut self.pools) {
+            self.buckets.forget(&id, &pool.fleet);
         }
     }
 
     /// Time at which [`LeaseServer::handle_timeout`] next has work.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.timeouts.earliest()
+        let due = [self.timeouts.earliest(), self.pools.poll_timeout()];
+        due.into_iter().flatten().min()
     }
 
     /// All resources with clients, by id.
@@ -237,7 +250,7 @@ impl LeaseServer {
         self.resources.get(id).map(|slot| &slot.resource)
     }
 
-    /// Pools with members that have clients, by id.
+    /// Pools with members that have clients, or whose buckets are not full yet, by id.
     pub fn pools(&self) -> impl Iterator<Item = (&ResourceId, &Pool)> {
         self.pools.iter()
     }
@@ -276,8 +289,8 @@ impl LeaseServer {
         if self.resources.get(id).is_some_and(empty)
             && let Some(mut slot) = self.resources.remove(id)
         {
-            self.buckets.forget(id, &slot);
-            slot.leave(&mut self.pools);
+            self.buckets.forget(id, &slot.resource.allocation.fleet);
+            self.leave(&mut slot);
             self.timeouts.remove(slot.queued_at, id.clone());
         }
     }

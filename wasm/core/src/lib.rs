@@ -26,6 +26,7 @@ pub mod client;
 pub mod cluster;
 pub mod deadlines;
 pub mod early;
+pub mod fleet;
 mod hash;
 mod lack;
 pub mod lease;

@@ -22,9 +22,14 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
+use crate::fleet::{
+    ChargedLimit, DrawSums, Drawer, DrawingMember, FleetBucket, FleetLimit, FleetSums, Report,
+    StoredBucket,
+};
 use crate::hash::fnv1a;
 use crate::lack::Lack;
-use crate::lease::ResourceId;
+use crate::lease::{ResourceId, Unit};
+use crate::lease_server::PoolSnapshot;
 use crate::lease_times::LeaseTimes;
 use crate::limit::{Limit, SafeCapacity, burst_part};
 use crate::round::Round;
@@ -37,10 +42,19 @@ pub struct Pool {
     limit: Limit,
     /// Hash of the id, so that a fingerprint tells pools of equal capacity apart.
     hash: u64,
+    unit: Unit,
     members: FairShare<TieBreak>,
     /// Σ [`PoolMembership::has`] over members, in micro-units.
     sum_has: u128,
     subclients: u64,
+    /// Σ [`ResourceTotals::draws`] over members.
+    draws: DrawSums,
+    /// Tokens that its bucket has earned in the stead of clients that were cut off, and has not given up.
+    unearned: Tokens,
+    /// Its limit, as clients of members draw of it.
+    pub(crate) fleet: FleetLimit,
+    /// Time at which it is to be looked at that had no members.
+    pub(crate) empty_until: Option<Instant>,
     /// The end of the time in which claims do not fit, while a member learns: until then members
     /// confirm no more than shares.
     pub(crate) crowded_until: Instant,
@@ -59,8 +73,12 @@ pub(crate) struct PoolMembership {
     handle: Handle<TieBreak>,
     /// How much the member counts beside the others, from when the pool is next told of it.
     pub(crate) weight: NonZeroU32,
-    has: u128,
-    subclients: u64,
+    /// Totals that the pool was last told.
+    totals: ResourceTotals,
+    /// Tokens that its clients have drawn beyond its share, at the time of the last one.
+    excess: (Tokens, Instant),
+    /// Time from which its next token is not promised to one of its clients.
+    turn_at: Instant,
 }
 
 /// Sums over the clients of one resource.
@@ -69,18 +87,22 @@ pub(crate) struct ResourceTotals {
     pub(crate) wants: Capacity,
     pub(crate) has: u128,
     pub(crate) subclients: u64,
+    /// What clients have drawn, and may use while they are cut off.
+    pub(crate) draws: DrawSums,
+    /// All tokens that clients that were cut off have earned before that was known.
+    pub(crate) unearned: Tokens,
 }
 
 /// A pool as one of its members sees it, at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolView {
-    pub(crate) capacity: Capacity,
-    pub(crate) burst: Tokens,
+    /// Its limit, with the sums over all clients of members.
+    pub(crate) sums: FleetSums,
+    /// Whether clients may draw of its bucket.
+    pub(crate) has_bucket: bool,
     pub(crate) times: LeaseTimes,
     /// Capacity without the reserve.
     pub(crate) divided: Capacity,
-    /// Equals [`Pool::sum_has`].
-    pub(crate) sum_has: u128,
     /// Capacity that the member's clients may divide between them.
     pub(crate) allotted: Capacity,
     /// The member's part of the capacity that no member wants and is lent all the same.
@@ -101,6 +123,9 @@ pub(crate) struct PoolLink<'a>(pub(crate) Option<(&'a mut Pool, &'a mut PoolMemb
 /// Order of members that want the same: the hash of the id.
 type TieBreak = u64;
 
+/// Part of a pool's burst that a member may draw beyond its share before tokens are kept from it.
+const ABOVE_PARTS: u64 = 8;
+
 /// The least part of a pool whose change is worth looking at its members' clients.
 const NOISE_PART: u64 = 10;
 
@@ -111,14 +136,27 @@ impl Pool {
         Self {
             limit: limit.clone(),
             hash: fnv1a(id.scope.as_bytes()),
+            unit: id.unit,
             members: FairShare::of(Quantum::of(id.unit)),
             sum_has: 0,
             subclients: 0,
+            draws: DrawSums::default(),
+            unearned: Tokens::ZERO,
+            fleet: FleetLimit::default(),
+            empty_until: None,
             crowded_until: Instant::ZERO,
             lack: Lack::default(),
             scopes: BTreeMap::new(),
             round: Round::default(),
         }
+    }
+
+    /// The pool of a snapshot, without members.
+    pub(crate) fn restore(now: Instant, snapshot: &PoolSnapshot) -> Self {
+        let mut pool = Self::new(&snapshot.id, &snapshot.limit);
+        pool.crowded_until = now.saturating_add(snapshot.crowded);
+        pool.fleet.restore(now, snapshot.bucket.as_ref());
+        pool
     }
 
     /// The limit that the last refresh of a member came with.
@@ -136,13 +174,19 @@ impl Pool {
         self.members.sum_wants()
     }
 
+    /// Tokens that no client has; none if clients cannot draw, or have leases.
+    pub fn fleet_bucket(&self) -> Option<&FleetBucket> {
+        self.fleet.bucket.as_ref().filter(|_| self.fleet.is_drawn)
+    }
+
     /// How many resources with clients it has.
     pub fn member_count(&self) -> usize {
         self.members.len()
     }
 
-    pub(crate) fn set_limit(&mut self, limit: &Limit) {
+    pub(crate) fn set_limit(&mut self, now: Instant, limit: &Limit) {
         if self.limit != *limit {
+            self.fleet.set_burst(now, limit.burst);
             self.limit = limit.clone();
             self.stir();
         }
@@ -155,13 +199,18 @@ impl Pool {
             scope: member.scope.clone(),
             handle: self.members.insert(tie_break, Capacity::ZERO, weight),
             weight,
-            has: 0,
-            subclients: 0,
+            totals: ResourceTotals::default(),
+            excess: (Tokens::ZERO, Instant::ZERO),
+            turn_at: Instant::ZERO,
         }
     }
 
     pub(crate) fn leave(&mut self, mut membership: PoolMembership) {
-        self.update(&mut membership, ResourceTotals::default());
+        let nothing = ResourceTotals {
+            unearned: membership.totals.unearned,
+            ..ResourceTotals::default()
+        };
+        self.count(&mut membership, nothing);
         self.members.remove(membership.handle);
         self.scopes.remove(&membership.scope);
     }
@@ -195,30 +244,90 @@ impl Pool {
             && self.sum_wants() > self.sum_has
     }
 
-    /// Counts the new totals of a member. O(log n) if its wants have changed.
-    pub(crate) fn update(&mut self, membership: &mut PoolMembership, totals: ResourceTotals) {
+    /// Counts the new totals of a member, and fills the bucket by them. O(log n) if its wants have changed.
+    pub(crate) fn update(
+        &mut self,
+        now: Instant,
+        membership: &mut PoolMembership,
+        totals: ResourceTotals,
+    ) {
+        self.count(membership, totals);
+        self.fill(now);
+    }
+
+    /// Counts the new totals of a member. The bucket is filled by them from the next time on.
+    fn count(&mut self, membership: &mut PoolMembership, totals: ResourceTotals) {
         self.members
             .update(&mut membership.handle, totals.wants, membership.weight);
+        let before = core::mem::replace(&mut membership.totals, totals);
         let had = self.sum_has;
-        let rest = self.sum_has.saturating_sub(membership.has);
+        let rest = self.sum_has.saturating_sub(before.has);
         self.sum_has = rest.saturating_add(totals.has);
         if self.frees(had) {
             self.stir();
         }
-        let rest = self.subclients.saturating_sub(membership.subclients);
+        let rest = self.subclients.saturating_sub(before.subclients);
         self.subclients = rest.saturating_add(totals.subclients);
-        membership.has = totals.has;
-        membership.subclients = totals.subclients;
+        self.draws = self.draws.replaced(before.draws, totals.draws);
+        let unearned = totals.unearned.saturating_sub(before.unearned);
+        self.unearned = self.unearned.saturating_add(unearned);
+    }
+
+    /// Fills the bucket until `now`, and from then on by the totals of now.
+    pub(crate) fn fill(&mut self, now: Instant) {
+        let sums = self.sums();
+        self.fleet.fill(now, &sums);
+        self.fleet
+            .take_back(now, core::mem::take(&mut self.unearned));
+    }
+
+    /// Time until which the bucket is to be remembered without members, if any of them has drawn of it.
+    pub(crate) fn full_at(&self) -> Option<Instant> {
+        self.fleet.full_at(self.limit.capacity)
+    }
+
+    /// Forgets the bucket if a new one would hold no more.
+    pub(crate) fn forget_if_full(&mut self, now: Instant) {
+        self.fill(now);
+        let capacity = self.limit.capacity;
+        if self.members.is_empty() {
+            self.fleet.forget_if_full(now, capacity);
+        }
+    }
+
+    /// Returns what is to be stored of the bucket, and whether before an answer tells of its tokens.
+    pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredBucket, bool)> {
+        let sums = self.sums();
+        self.fleet.to_store(now, &sums, self.limit.lease)
+    }
+
+    /// Tokens that clients of the member have drawn beyond its share.
+    fn excess(&self, now: Instant, membership: &PoolMembership) -> Tokens {
+        let (excess, at) = membership.excess;
+        let share = self.allotted(membership).as_rate();
+        excess.saturating_sub(share.tokens_in(now.saturating_since(at)))
+    }
+
+    /// Its limit, with the sums over all clients of members.
+    fn sums(&self) -> FleetSums {
+        FleetSums {
+            unit: self.unit,
+            capacity: self.limit.capacity,
+            burst: self.limit.burst,
+            subclients: self.subclients,
+            wants: self.sum_wants(),
+            has: self.sum_has,
+            draws: self.draws,
+        }
     }
 
     /// Shows the pool as the member of `membership` sees it.
     pub(crate) fn view(&self, membership: &PoolMembership) -> PoolView {
         PoolView {
-            capacity: self.limit.capacity,
-            burst: self.limit.burst,
+            sums: self.sums(),
+            has_bucket: self.fleet.bucket.is_some(),
             times: LeaseTimes::of(&self.limit),
             divided: self.divided(),
-            sum_has: self.sum_has,
             allotted: self.allotted(membership),
             spare: self.spare(membership),
             safe: self.safe(),
@@ -267,7 +376,7 @@ impl Pool {
 impl PoolView {
     /// The part of the pool's burst that goes with `gets`.
     pub(crate) fn burst_for(&self, gets: Capacity) -> Tokens {
-        burst_part(self.burst, self.capacity, gets)
+        burst_part(self.sums.burst, self.sums.capacity, gets)
     }
 }
 
@@ -275,20 +384,84 @@ impl PoolView {
 
 impl PoolLink<'_> {
     /// Tells the pool the resource's totals.
-    pub(crate) fn update(&mut self, totals: impl FnOnce() -> ResourceTotals) {
+    pub(crate) fn update(&mut self, now: Instant, totals: impl FnOnce() -> ResourceTotals) {
         if let Some((pool, membership)) = &mut self.0 {
-            pool.update(membership, totals());
+            pool.update(now, membership, totals());
+        }
+    }
+
+    /// The same where the time is not known: the bucket is filled by these from the next time on.
+    pub(crate) fn count(&mut self, totals: impl FnOnce() -> ResourceTotals) {
+        if let Some((pool, membership)) = &mut self.0 {
+            pool.count(membership, totals());
         }
     }
 
     /// Tells the pool the resource's totals, and shows it as the resource sees it then.
     pub(crate) fn view_after(
         &mut self,
+        now: Instant,
         totals: impl FnOnce() -> ResourceTotals,
     ) -> Option<PoolView> {
         let (pool, membership) = self.0.as_mut()?;
-        pool.update(membership, totals());
+        pool.update(now, membership, totals());
         Some(pool.view(membership))
+    }
+
+    /// Decides whether clients draw of the pool, of a request that takes `cost`, if they `may`.
+    pub(crate) fn decide_draws(&mut self, now: Instant, may: bool, cost: Tokens) -> bool {
+        let Some((pool, _)) = &mut self.0 else {
+            return false;
+        };
+        let sums = pool.sums();
+        pool.fleet.note_cost(&sums, cost);
+        pool.fleet.decide_draws(now, &sums, true);
+        may && pool.fleet.is_drawn
+    }
+
+    /// Begins with a full bucket, if the pool has none.
+    pub(crate) fn begin_bucket(&mut self, now: Instant) {
+        if let Some((pool, _)) = &mut self.0 {
+            pool.fleet.begin(now, pool.limit.burst);
+            pool.fill(now);
+        }
+    }
+
+    /// The pool's limit, of which a client of the resource draws that this knows as `client`.
+    pub(crate) fn charged(&mut self, now: Instant, client: u64) -> Option<ChargedLimit<'_>> {
+        let (pool, membership) = self.0.as_mut()?;
+        let sums = pool.sums();
+        let hash = fnv1a(membership.scope.as_bytes());
+        let excess = pool.excess(now, membership);
+        let above = excess.saturating_sub(sums.burst_part(ABOVE_PARTS));
+        let share = pool.allotted(membership).as_rate();
+        let above_for = share.time_for(above);
+        let member = DrawingMember {
+            hash,
+            above_for: above_for.filter(|_| above > Tokens::ZERO),
+            share,
+            clients: u32::try_from(membership.totals.subclients).unwrap_or(u32::MAX),
+            turn_at: &mut membership.turn_at,
+        };
+        let drawer = Drawer {
+            client: client ^ hash,
+            member: Some(member),
+        };
+        ChargedLimit::new(&mut pool.fleet, sums, drawer)
+    }
+
+    /// Notes that a client of the resource has drawn `tokens`.
+    pub(crate) fn note_granted(&mut self, now: Instant, tokens: Tokens) {
+        if let Some((pool, membership)) = &mut self.0 {
+            let excess = pool.excess(now, membership).saturating_add(tokens);
+            membership.excess = (excess.min(pool.limit.burst), now);
+        }
+    }
+
+    /// Whether the tokens of `report` lack in the pool's bucket until then.
+    pub(crate) fn lacks_room(&self, now: Instant, report: Report) -> bool {
+        let link = self.0.as_ref();
+        link.is_some_and(|(pool, _)| pool.fleet.lacks_room(now, &pool.sums(), report))
     }
 
     /// Tells the pool that a client of the resource has to wait for so much, for the time `lasts`.

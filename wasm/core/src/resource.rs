@@ -25,22 +25,18 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 mod allocation;
-mod fleet_bucket;
 mod nudges;
-mod promises;
 mod silence;
 mod snapshot;
-mod stored_bucket;
 mod throttled;
 
 pub(crate) use self::allocation::Allocation;
 use self::allocation::{ClientEntry, TieBreak};
-pub use self::fleet_bucket::{FleetBucket, FleetBucketSnapshot};
 use self::silence::watch;
 pub use self::snapshot::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
-pub use self::stored_bucket::{BucketChange, SLOW_FROM, StoredBucket, is_slow};
 pub use self::throttled::ThrottledSince;
 use crate::deadlines::Deadlines;
+use crate::fleet::FleetBucket;
 use crate::hash::{fnv1a, fnv1a_after};
 use crate::lease::{Answer, ClientId, ClientRun, Epoch, LeaseRequest, Run, Unit};
 use crate::limit::Limit;
@@ -188,7 +184,7 @@ impl Resource {
         let answer = self.answer(now, client, request, clients_max, pool);
         self.allocation.fill(now);
         self.stir_if_freed(had);
-        pool.update(|| self.allocation.pool_totals());
+        pool.update(now, || self.allocation.pool_totals());
         answer
     }
 
@@ -208,7 +204,7 @@ impl Resource {
             self.repeats = self.allocation.names_again(now, entry);
             let next = entry.next_expiry();
             self.expiries.advance(&mut entry.queued_at, next, &key);
-            if known > 1 {
+            if known > 1 || self.allocation.is_in_pool() {
                 watch(&mut self.silences, &key, entry);
             }
             return Ok(answer);
@@ -219,7 +215,7 @@ impl Resource {
         self.note_new_run(now, &key);
         let (mut entry, answer) = self.allocation.admit(now, by, request, pool);
         self.expiries.insert(entry.queued_at, key.clone());
-        if known > 1 {
+        if known > 1 || self.allocation.is_in_pool() {
             watch(&mut self.silences, &key, &mut entry);
         }
         self.clients.insert(key, entry);
@@ -249,7 +245,7 @@ impl Resource {
 
     /// Takes back leases that have expired.
     pub(crate) fn expire(&mut self, now: Instant) {
-        if self.allocation.fleet.is_some() {
+        if self.allocation.has_bucket() || self.allocation.has_standby_in_pool() {
             // It earns less from when a client is missed.
             self.note_silences(now);
         }
@@ -271,7 +267,9 @@ impl Resource {
         self.stir_if_due(now);
         self.allocation.fill(now);
         if self.clients.is_empty() {
-            self.allocation.forget_if_full(now);
+            self.allocation
+                .fleet
+                .forget_if_full(now, self.allocation.limit.capacity);
         }
     }
 
@@ -281,7 +279,11 @@ impl Resource {
         let Some(expiry) = self.expiries.earliest() else {
             return self.allocation.full_at();
         };
-        Some(self.look_at.map_or(expiry, |at| at.min(expiry)))
+        // Other members draw of the pool's bucket meanwhile.
+        let silence = self.silences.earliest();
+        let silence = silence.filter(|_| self.allocation.has_standby_in_pool());
+        let others = [self.look_at, silence].into_iter().flatten();
+        Some(others.fold(expiry, Instant::min))
     }
 
     /// Whether clients draw of the fleet's bucket, instead of having leases.
@@ -291,7 +293,7 @@ impl Resource {
 
     /// Tokens that no client has; none if clients cannot draw.
     pub fn fleet_bucket(&self) -> Option<&FleetBucket> {
-        self.allocation.fleet.as_ref()
+        self.allocation.fleet.bucket.as_ref()
     }
 
     /// All tokens that clients have drawn of the fleet's bucket since the resource is known here.

@@ -1,7 +1,8 @@
 //! Limits of simulated fleets beside one limit that all Envoys share without delay.
 //!
 //! Each line is of one scope of a scenario in `tests/scenarios`: `fleet-limits.yaml`, `fleet-pods.yaml`,
-//! `fleet-far.yaml`, `fleet-crash.yaml`, `fleet-failover.yaml`, `fleet-cut.yaml`, `fleet-overload.yaml`, `fleet-bytes.yaml`, `fleet-spikes.yaml`. It says what holds today; the aim is 99 % in each line.
+//! `fleet-far.yaml`, `fleet-crash.yaml`, `fleet-failover.yaml`, `fleet-cut.yaml`, `fleet-overload.yaml`, `fleet-bytes.yaml`, `fleet-spikes.yaml`,
+//! `fleet-groups.yaml`. It says what holds today; the aim is 99 % in each line.
 //! `cargo test -p tollgate-cli fleet_limits -- --nocapture` prints the table of `docs/benchmarks.md`.
 
 use serde_json::Value;
@@ -107,6 +108,21 @@ const FAR: &[Line] = &[
     line("tenant/thousand", "1000/min, 40/s, 40 Envoys", "-", (99.0, 0.0)),
     line("tenant/waits-elsewhere", "60/min, callers wait and go elsewhere", "-", (99.0, 0.0)),
     line("tenant/flight-3", "3 in flight, 1.5 wanted, 5 Envoys", "-", (95.0, 0.0)),
+];
+
+#[rustfmt::skip]
+const GROUPS: &[Line] = &[
+    line("tenant/own-low", "10/min of a member of a large group, 5 Envoys", "-", (99.0, 0.0)),
+    line("tenant/own-half", "5/s of a member, 0.8 of it, 40 Envoys", "-", (99.0, 0.0)),
+    line("group/ten", "10/min, two members want 0.8 of it, 2 Envoys", "-", (99.0, 0.0)),
+    line("group/ten-busy", "10/min, three times as much, 5 Envoys", "-", (99.0, 0.0)),
+    line("group/hundred", "100/min, 0.8 of it, 40 Envoys", "-", (99.0, 0.0)),
+    line("group/second", "5/s, three members want 0.8 of it, 5 Envoys", "-", (99.0, 0.0)),
+    line("group/second-busy", "5/s, three times as much, 5 Envoys", "-", (99.0, 0.0)),
+    line("group/fifty", "50/s, 0.8 of it, 5 Envoys", "-", (99.0, 0.0)),
+    line("group/hundred-half", "100/s, half of it, 40 Envoys", "-", (99.0, 0.0)),
+    line("group/hundred-busy", "100/s, three times as much, 40 Envoys", "-", (99.0, 0.0)),
+    line("group/large", "10k/s, with small limits of members", "-", (99.0, 0.0)),
 ];
 
 #[rustfmt::skip]
@@ -259,6 +275,11 @@ fn limits_outlive_a_time_without_a_coordinator() {
 #[test]
 fn bytes_and_dear_requests_are_counted_in_one_bucket() {
     compare("fleet-bytes", BYTES);
+}
+
+#[test]
+fn a_groups_members_draw_of_one_bucket() {
+    compare("fleet-groups", GROUPS);
 }
 
 #[test]

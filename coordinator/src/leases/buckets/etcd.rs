@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, Error, GetOptions, KeyValue, ResponseHeader, Txn, TxnOp};
 use tollgate_core::cluster::ShardId;
+use tollgate_core::fleet::BucketChange;
 use tollgate_core::lease::{Epoch, Origin};
-use tollgate_core::resource::BucketChange;
 use tonic::Code;
 
 use super::{BucketRecord, BucketStore, BucketStoreError, StoredBuckets, key, read};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError};
 use tokio::sync::Semaphore;
+use tollgate_core::fleet::BucketChange;
 use tollgate_core::lease::Origin;
-use tollgate_core::resource::BucketChange;
 
 use super::{BucketRecord, BucketStore, BucketStoreError, StoredBuckets, key, read};
 

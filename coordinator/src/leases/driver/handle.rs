@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
+use tollgate_core::fleet::is_slow;
 use tollgate_core::lease::{Answer, ClientId, Origin};
 use tollgate_core::lease_server::{DrainError, LeaseServer};
-use tollgate_core::resource::is_slow;
 use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tollgate_core::fleet::BucketChange;
 use tollgate_core::lease::{Origin, ResourceId};
-use tollgate_core::resource::BucketChange;
 use tollgate_core::units::Instant;
 
 use super::Driver;

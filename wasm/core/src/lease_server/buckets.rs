@@ -4,9 +4,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::LeaseServer;
+use super::pools::Pools;
 use super::slot::ResourceSlot;
+use crate::fleet::{BucketChange, FleetLimit, StoredBucket};
 use crate::lease::{LeaseRequest, ResourceId};
-use crate::resource::{BucketChange, StoredBucket};
 use crate::units::Instant;
 
 /// Buckets in a store, as a lease server knows of them.
@@ -36,31 +37,45 @@ impl StoredBuckets {
         })
     }
 
-    /// Notes that `request` for the resource `id` was answered.
+    /// Notes that `request` for the resource `id` was answered: of its bucket, and its pool's.
     pub(super) fn note(
         &mut self,
         now: Instant,
         id: &ResourceId,
         request: &LeaseRequest,
         slot: &mut ResourceSlot,
+        pools: &mut Pools,
     ) {
         if !self.is_kept {
             return;
         }
+        let draws = request.draw.is_some();
+        let pool = slot.pool.as_ref().map(|(pool, _)| pool);
         let allocation = &mut slot.resource.allocation;
-        if let Some((bucket, is_urgent)) = allocation.bucket_to_store(now) {
+        // A group that is asked for itself is a member of its own pool, which has less.
+        if pool != Some(id) {
+            self.change(id, allocation.bucket_to_store(now));
+            self.is_told |= draws && allocation.fleet.is_stored;
+        }
+        if let Some((id, pool)) = pool.and_then(|id| Some((id, pools.get_mut(id)?))) {
+            self.change(id, pool.bucket_to_store(now));
+            self.is_told |= draws && pool.fleet.is_stored;
+        }
+    }
+
+    fn change(&mut self, id: &ResourceId, change: Option<(StoredBucket, bool)>) {
+        if let Some((bucket, is_urgent)) = change {
             self.changes.push(BucketChange {
                 resource: id.clone(),
                 bucket: Some(bucket),
                 is_urgent,
             });
         }
-        self.is_told |= request.draw.is_some() && allocation.is_stored;
     }
 
-    /// Notes that the resource `id` is forgotten.
-    pub(super) fn forget(&mut self, id: &ResourceId, slot: &ResourceSlot) {
-        if slot.resource.allocation.is_stored {
+    /// Notes that the limit called `id` is forgotten.
+    pub(super) fn forget(&mut self, id: &ResourceId, limit: &FleetLimit) {
+        if limit.is_stored {
             self.changes.push(BucketChange {
                 resource: id.clone(),
                 bucket: None,
@@ -77,8 +92,11 @@ impl LeaseServer {
     /// stored, and begins with the buckets that are stored already.
     pub fn keep_buckets(&mut self, now: Instant, mut stored: BTreeMap<ResourceId, StoredBucket>) {
         // Those of the lease table that it has taken over are newer.
+        for (id, pool) in self.pools.iter_mut() {
+            pool.fleet.is_stored |= stored.remove(id).is_some();
+        }
         for (id, slot) in &mut self.resources {
-            slot.resource.allocation.is_stored |= stored.remove(id).is_some();
+            slot.resource.allocation.fleet.is_stored |= stored.remove(id).is_some();
         }
         self.buckets.is_kept = true;
         self.buckets.restored = stored;
@@ -94,8 +112,11 @@ impl LeaseServer {
 
     /// Notes that a change could not be stored.
     pub fn bucket_not_stored(&mut self, resource: &ResourceId) {
+        if let Some(pool) = self.pools.get_mut(resource) {
+            pool.fleet.not_stored();
+        }
         if let Some(slot) = self.resources.get_mut(resource) {
-            slot.resource.allocation.bucket_not_stored();
+            slot.resource.allocation.fleet.not_stored();
         }
     }
 }

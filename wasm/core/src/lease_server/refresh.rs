@@ -107,7 +107,8 @@ impl LeaseServer {
         let answer = known.unwrap_or_else(|| self.refresh_new(now, call));
         self.note(now, call.id, call.request);
         if let Some(slot) = self.resources.get_mut(call.id) {
-            self.buckets.note(now, call.id, call.request, slot);
+            self.buckets
+                .note(now, call.id, call.request, slot, &mut self.pools);
         }
         self.bounds.named(answer)
     }
@@ -128,7 +129,8 @@ impl LeaseServer {
         slot.resource.allocation.is_filling = is_filling;
         slot.resource.allocation.collect_from = self.started_at;
         slot.resource.allocation.collect_until = learning_until;
-        slot.follow(&mut self.pools, call.id, call.terms, learning_until);
+        self.pools.begin(now, call.terms, &mut self.buckets);
+        slot.follow(now, &mut self.pools, call.id, call.terms, learning_until);
         slot.resource.allocation.set_limit(now, call.terms.limit);
         let (resource, mut pool) = slot.linked(&mut self.pools);
         let before = resource.drawn();
@@ -166,6 +168,7 @@ impl LeaseServer {
             true => learned_at.max(now.saturating_add(time_to_learn(terms))),
             false => learned_at,
         };
+        self.pools.begin(now, terms, &mut self.buckets);
         let mut resource = Resource::new(call.id.unit, terms.limit.clone(), learning_until);
         resource.allocation.is_filling = self.is_filling();
         resource.allocation.collect_from = self.started_at;
@@ -175,7 +178,7 @@ impl LeaseServer {
         }
         let mut slot = ResourceSlot::new(resource, now);
         slot.set_lendable(now, call.id, terms.limit, self.parent_leases.as_ref());
-        slot.follow(&mut self.pools, call.id, terms, learning_until);
+        slot.follow(now, &mut self.pools, call.id, terms, learning_until);
         let clients_max = self.bounds.max_clients_per_resource.min(self.free_leases());
         let (resource, mut pool) = slot.linked(&mut self.pools);
         let answer =
@@ -186,7 +189,7 @@ impl LeaseServer {
                 self.insert(call.id, slot, queued_at);
                 self.look_for_nudges(now, call.id);
             }
-            None => slot.leave(&mut self.pools),
+            None => self.leave(&mut slot),
         }
         answer
     }

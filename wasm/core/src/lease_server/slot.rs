@@ -1,17 +1,13 @@
 //! A resource in the lease server, with its place in a pool.
 
-use alloc::collections::BTreeMap;
-
 use super::Terms;
+use super::pools::Pools;
 use crate::lease::{Demand, ResourceId};
 use crate::limit::Limit;
 use crate::pool::{Pool, PoolLink, PoolMembership, ResourceTotals};
 use crate::resource::Resource;
 use crate::tree::ParentLeases;
 use crate::units::{Capacity, Instant};
-
-/// The pools that have members, by id.
-pub(super) type Pools = BTreeMap<ResourceId, Pool>;
 
 /// Resource that has clients.
 #[derive(Debug)]
@@ -73,9 +69,15 @@ impl ResourceSlot {
     }
 
     /// Tells the pool the resource's totals.
-    pub(super) fn report(&mut self, pools: &mut Pools) {
+    pub(super) fn report(&mut self, now: Instant, pools: &mut Pools) {
         let (resource, mut link) = self.linked(pools);
-        link.update(|| resource.allocation.pool_totals());
+        resource.allocation.report(now, &mut link);
+    }
+
+    /// The same where the time is not known: the pool's bucket is filled by these from the next time on.
+    pub(super) fn count(&mut self, pools: &mut Pools) {
+        let (resource, mut link) = self.linked(pools);
+        link.count(|| resource.allocation.pool_totals());
     }
 
     /// Lets what is borrowed, if anything is, bound the resource called `id`, whose own limit is
@@ -95,6 +97,7 @@ impl ResourceSlot {
     /// a new pool it learns until `learning_until` at least.
     pub(super) fn follow(
         &mut self,
+        now: Instant,
         pools: &mut Pools,
         id: &ResourceId,
         terms: &Terms<'_>,
@@ -107,29 +110,23 @@ impl ResourceSlot {
             allocation.learning_until = allocation.learning_until.max(learning_until);
         }
         let Some(named) = named else { return };
-        let pool = pools
-            .entry(named.pool.clone())
-            .or_insert_with(|| Pool::new(named.pool, named.limit));
-        pool.set_limit(named.limit);
         match &mut self.pool {
             Some((_, membership)) => membership.weight = named.weight,
             None => {
-                self.pool = Some((named.pool.clone(), pool.join(id, named.weight)));
-                self.report(pools);
+                if let Some(pool) = pools.get_mut(named.pool) {
+                    self.pool = Some((named.pool.clone(), pool.join(id, named.weight)));
+                    self.report(now, pools);
+                    self.resource.watch_all();
+                }
             }
         }
     }
 
-    /// Takes the resource out of its pool, and forgets a pool that is empty then.
-    pub(super) fn leave(&mut self, pools: &mut Pools) {
-        let Some((id, membership)) = self.pool.take() else {
-            return;
-        };
-        if let Some(pool) = pools.get_mut(&id) {
-            pool.leave(membership);
-            if pool.member_count() == 0 {
-                pools.remove(&id);
-            }
-        }
+    /// Takes the resource out of its pool, which is forgotten if it is not needed any more. Returns it then.
+    pub(super) fn leave(&mut self, pools: &mut Pools) -> Option<(ResourceId, Pool)> {
+        let (id, membership) = self.pool.take()?;
+        pools.get_mut(&id)?.leave(membership);
+        let pool = pools.forget_if_empty(&id)?;
+        Some((id, pool))
     }
 }

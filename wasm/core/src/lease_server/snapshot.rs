@@ -15,16 +15,16 @@
 //! had refreshed, the pool would count too little and lend it twice. So the snapshot names the
 //! members of each pool, and the limits as well, on which the allocation between members depends.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
 use super::{Bounds, DRAINS_MAX, LeaseServer, ResourceSlot, Start};
+use crate::fleet::FleetBucketSnapshot;
 use crate::lease::{ClientId, Epoch, ResourceId};
 use crate::limit::Limit;
 use crate::pool::Pool;
-use crate::resource::{ClientSnapshot, FleetBucketSnapshot, Resource};
+use crate::resource::{ClientSnapshot, Resource};
 use crate::units::Instant;
 
 /// State of a lease server, in durations that remain or have passed when it is written.
@@ -53,6 +53,8 @@ pub struct PoolSnapshot {
     /// Time for which members that learn still confirm no more than shares: more was claimed than
     /// there is.
     pub crowded: Duration,
+    /// Its bucket, if clients draw of it.
+    pub bucket: Option<FleetBucketSnapshot>,
 }
 
 /// Resource in a snapshot.
@@ -214,6 +216,7 @@ impl LeaseServer {
             id: id.clone(),
             limit: pool.limit().clone(),
             crowded: pool.crowded_until.saturating_since(now),
+            bucket: pool.fleet.bucket.map(|bucket| bucket.snapshot(now)),
         });
         let resources = self.resources.iter();
         let drains = self.drains.iter(now);
@@ -247,11 +250,15 @@ impl LeaseServer {
         node.started_at = now.saturating_sub(snapshot.learning_for.unwrap_or_default());
         node.learns_from = node.started_at;
         node.taken_over_at = Some(now);
-        let pools = snapshot.pools.iter().map(|pool| (&pool.id, pool));
-        let pools: BTreeMap<_, _> = pools.collect();
+        for pool in &snapshot.pools {
+            node.pools.insert(&pool.id, Pool::restore(now, pool));
+        }
         let holds = |r: &&ResourceSnapshot| !r.clients.is_empty() || r.bucket.is_some();
         for resource in snapshot.resources.iter().filter(holds) {
-            node.restore(now, resource, &pools)?;
+            node.restore(now, resource)?;
+        }
+        for pool in &snapshot.pools {
+            node.pools.forget_if_empty(&pool.id);
         }
         for (client, time) in &snapshot.drains {
             // There are not too many.
@@ -261,12 +268,7 @@ impl LeaseServer {
         Ok(node)
     }
 
-    fn restore(
-        &mut self,
-        now: Instant,
-        snapshot: &ResourceSnapshot,
-        pools: &BTreeMap<&ResourceId, &PoolSnapshot>,
-    ) -> Result<(), SnapshotError> {
+    fn restore(&mut self, now: Instant, snapshot: &ResourceSnapshot) -> Result<(), SnapshotError> {
         let id = &snapshot.id;
         let resource = Resource::restore(now, snapshot);
         let resource = resource.map_err(|client| SnapshotError::ClientTwice {
@@ -276,20 +278,20 @@ impl LeaseServer {
         if self.resources.contains_key(id) {
             return Err(SnapshotError::ResourceTwice(id.clone()));
         }
-        let queued_at = resource.poll_timeout().unwrap_or(now);
-        let mut slot = ResourceSlot::new(resource, queued_at);
+        let mut slot = ResourceSlot::new(resource, now);
         if let Some((pool, weight)) = &snapshot.pool {
-            let told = pools.get(pool).filter(|_| pool.unit == id.unit);
-            let told = told.ok_or_else(|| SnapshotError::NoPool {
+            let known = self.pools.get_mut(pool).filter(|_| pool.unit == id.unit);
+            let known = known.ok_or_else(|| SnapshotError::NoPool {
                 resource: id.clone(),
                 pool: pool.clone(),
             })?;
-            let restored = self.pools.entry(pool.clone());
-            let restored = restored.or_insert_with(|| Pool::new(pool, &told.limit));
-            restored.crowded_until = now.saturating_add(told.crowded);
-            slot.pool = Some((pool.clone(), restored.join(id, *weight)));
-            slot.report(&mut self.pools);
+            let mut clients = snapshot.clients.iter();
+            known.fleet.is_drawn |= clients.any(|client| client.draws.is_offered);
+            slot.pool = Some((pool.clone(), known.join(id, *weight)));
+            slot.report(now, &mut self.pools);
+            slot.resource.watch_all();
         }
+        let queued_at = slot.resource.poll_timeout().unwrap_or(now);
         self.insert(id, slot, queued_at);
         Ok(())
     }

@@ -1,6 +1,7 @@
 mod buckets;
 mod learning;
 mod nudges;
+mod pool_draws;
 mod pools;
 
 use alloc::string::ToString as _;

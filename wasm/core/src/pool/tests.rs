@@ -30,7 +30,7 @@ fn members_that_want_something_divide_the_headroom_by_weight() {
                 wants: Capacity::from_whole(wants),
                 ..ResourceTotals::default()
             };
-            pool.update(&mut membership, totals);
+            pool.update(Instant::ZERO, &mut membership, totals);
             membership
         };
         let joined: Vec<_> = members.into_iter().enumerate().map(join).collect();

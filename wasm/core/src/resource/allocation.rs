@@ -3,13 +3,11 @@
 mod answer;
 mod by_usage;
 mod client_entry;
-mod cost;
 mod draw;
 mod fingerprint;
 mod grant;
 mod learning;
 mod lease_tokens;
-mod mode;
 mod nudge;
 mod presence;
 mod refresh;
@@ -22,8 +20,8 @@ use self::client_entry::CountedLease;
 use self::client_entry::EntryTotals;
 pub(super) use self::client_entry::{ClientEntry, TieBreak};
 use self::presence::Presence;
-use super::promises::{Promise, Promises};
-use super::{FleetBucket, RefreshError};
+use super::RefreshError;
+use crate::fleet::{DrawSums, FleetLimit};
 use crate::lack::Lack;
 use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Tally, Unit};
 use crate::lease_times::LeaseTimes;
@@ -56,12 +54,8 @@ pub(crate) struct Allocation {
     sum_usage: u128,
     /// Σ [`EntryTotals::gone`] over all entries, in micro-units.
     sum_gone: u128,
-    /// Σ [`EntryTotals::holds`] over all entries, in micro-tokens.
-    sum_holds: u128,
-    /// Capacity that clients that draw may use while they are cut off.
-    sum_standby: u128,
-    /// The same of those that may be cut off now.
-    sum_cut_off: u128,
+    /// Σ [`EntryTotals::draws`] over all entries.
+    draws: DrawSums,
     /// Number of entries of silent clients.
     silent: u64,
     /// Time of the next round of max-rates, if these are the algorithm.
@@ -76,22 +70,14 @@ pub(crate) struct Allocation {
     pub(crate) stirred: bool,
     /// Whether the lease table fills, so that leases of young clients are to be short.
     pub(crate) is_filling: bool,
-    /// Bucket of the whole fleet, if clients may draw of it: the tokens that nobody has.
-    pub(in crate::resource) fleet: Option<FleetBucket>,
-    /// Whether clients draw of it, instead of having leases.
+    /// Its own limit, as clients draw of it.
+    pub(crate) fleet: FleetLimit,
+    /// Whether clients draw, of this limit or its pool's, instead of having leases.
     pub(in crate::resource) is_drawn: bool,
-    /// Time since when clients want much of a limit of which they might have leases.
-    busy_since: Option<Instant>,
-    /// Whether clients have drawn of it.
-    pub(in crate::resource) is_used: bool,
-    /// Whether a store has it.
-    pub(crate) is_stored: bool,
-    /// All tokens that clients have drawn of it.
+    /// All tokens that clients have drawn.
     pub(in crate::resource) drawn: Tokens,
-    /// Tokens that a request usually takes; none if that is not known.
-    cost: Tokens,
-    /// Tokens that are kept for clients below their part.
-    promises: Promises,
+    /// All tokens that clients that were cut off have earned before that was known.
+    unearned: Tokens,
     /// Attempts and refusals of its clients.
     pub(in crate::resource) traffic: Traffic,
 }
@@ -111,9 +97,7 @@ impl Allocation {
             sum_has: 0,
             sum_usage: 0,
             sum_gone: 0,
-            sum_holds: 0,
-            sum_standby: 0,
-            sum_cut_off: 0,
+            draws: DrawSums::default(),
             silent: 0,
             balance_at: Instant::ZERO,
             pool: None,
@@ -121,14 +105,10 @@ impl Allocation {
             lack: Lack::default(),
             stirred: false,
             is_filling: false,
-            fleet: None,
+            fleet: FleetLimit::default(),
             is_drawn: false,
-            busy_since: None,
-            is_used: false,
-            is_stored: false,
             drawn: Tokens::ZERO,
-            cost: Tokens::ZERO,
-            promises: Promises::default(),
+            unearned: Tokens::ZERO,
             traffic: Traffic::default(),
         }
     }
@@ -136,10 +116,7 @@ impl Allocation {
     /// Takes `limit` in place of the one known so far.
     pub(crate) fn set_limit(&mut self, now: Instant, limit: &Limit) {
         if self.limit != *limit {
-            if let Some(bucket) = &mut self.fleet {
-                bucket.set_burst(now, limit.burst);
-            }
-            self.promises.clear();
+            self.fleet.set_burst(now, limit.burst);
             self.limit = limit.clone();
             self.stirred = true;
         }
@@ -159,6 +136,8 @@ impl Allocation {
             wants: self.wants_up_to(self.divided()),
             has: self.sum_has,
             subclients: self.shares.subclients(),
+            draws: self.draws,
+            unearned: self.unearned,
         }
     }
 
@@ -169,6 +148,7 @@ impl Allocation {
             wants: Capacity::from_sum(wants).min(self.most(pool)),
             has: self.sum_has,
             subclients: self.shares.active(),
+            ..ResourceTotals::default()
         }
     }
 
@@ -237,8 +217,28 @@ impl Allocation {
 
     /// Capacity that the fleet may use of this resource, were it alone in its pool.
     fn capacity(&self) -> Capacity {
-        let pool = self.pool.map_or(Capacity::UNLIMITED, |pool| pool.capacity);
-        self.capacity_alone().min(pool)
+        self.capacity_alone().min(self.pool_capacity())
+    }
+
+    /// Whether clients may draw of a bucket, of this limit or its pool's.
+    pub(in crate::resource) fn has_bucket(&self) -> bool {
+        self.fleet.bucket.is_some() || self.pool.is_some_and(|pool| pool.has_bucket)
+    }
+
+    /// Whether it is a member of a pool.
+    pub(in crate::resource) fn is_in_pool(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    /// Whether clients may be cut off, beside which other members draw of its pool's bucket.
+    pub(in crate::resource) fn has_standby_in_pool(&self) -> bool {
+        self.pool.is_some() && self.draws.standby > 0
+    }
+
+    /// Capacity of its pool; unlimited if it is in none.
+    fn pool_capacity(&self) -> Capacity {
+        self.pool
+            .map_or(Capacity::UNLIMITED, |pool| pool.sums.capacity)
     }
 
     fn capacity_alone(&self) -> Capacity {
@@ -269,12 +269,7 @@ impl Allocation {
         self.sum_has = replaced(self.sum_has, before.has, after.has);
         self.sum_usage = replaced(self.sum_usage, before.usage, after.usage);
         self.sum_gone = replaced(self.sum_gone, before.gone, after.gone);
-        self.sum_standby = replaced(self.sum_standby, before.standby, after.standby);
-        self.sum_cut_off = replaced(self.sum_cut_off, before.cut_off, after.cut_off);
-        let others = self
-            .sum_holds
-            .saturating_sub(before.holds.as_micros().into());
-        self.sum_holds = others.saturating_add(after.holds.as_micros().into());
+        self.draws = self.draws.replaced(before.draws, after.draws);
         let others = self.silent.saturating_sub(before.is_silent.into());
         self.silent = others.saturating_add(after.is_silent.into());
     }

@@ -35,7 +35,7 @@ impl Resource {
         if core::mem::take(&mut self.allocation.stirred) {
             self.round.start(self.clients.len());
         }
-        self.allocation.report(pool);
+        self.allocation.report(now, pool);
         let (allocation, mut named) = (&self.allocation, Vec::new());
         let mut look_at = self.look_at;
         self.round.visit(&mut self.clients, most, |key, entry| {

@@ -45,9 +45,9 @@ impl Resource {
         }
     }
 
-    /// Watches all clients, if there are several.
-    pub(super) fn watch_all(&mut self) {
-        if self.clients.len() > 1 {
+    /// Watches all clients, if there are others of the resource or its pool.
+    pub(crate) fn watch_all(&mut self) {
+        if self.clients.len() > 1 || self.allocation.is_in_pool() {
             for (key, entry) in &mut self.clients {
                 watch(&mut self.silences, key, entry);
             }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{ClientKey, FleetBucket, Resource};
+use super::{ClientKey, Resource};
 use crate::lease::{ClientId, ClientRun, Demand};
 use crate::lease_server::ResourceSnapshot;
 use crate::units::{Capacity, Instant, Tokens};
@@ -113,8 +113,7 @@ impl Resource {
         resource.allocation.crowded_until = now.saturating_add(snapshot.crowded);
         resource.allocation.balance_at = now.saturating_add(snapshot.balance);
         let bucket = snapshot.bucket.as_ref();
-        resource.allocation.fleet = bucket.map(|bucket| FleetBucket::of(now, bucket));
-        resource.allocation.is_used = bucket.is_some();
+        resource.allocation.fleet.restore(now, bucket);
         // The first refresh tells until when the coordinator as a whole learns.
         resource.allocation.collect_from = now;
         resource.allocation.collect_until = now;
@@ -125,6 +124,7 @@ impl Resource {
             }
             let entry = resource.allocation.restore(now, key.tie_break(), snapshot);
             resource.allocation.is_drawn |= snapshot.draws.is_offered;
+            resource.allocation.fleet.is_drawn |= snapshot.draws.is_offered;
             resource.expiries.insert(entry.queued_at, key.clone());
             resource.clients.insert(key, entry);
         }

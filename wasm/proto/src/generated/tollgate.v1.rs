@@ -781,6 +781,9 @@ pub struct PoolSnapshot {
     /// How long members that learn still confirm no more than shares.
     #[prost(uint64, tag = "4")]
     pub crowded_ms: u64,
+    /// Bucket of the whole fleet, if clients draw of it.
+    #[prost(message, optional, tag = "5")]
+    pub bucket: ::core::option::Option<FleetBucketSnapshot>,
 }
 /// A resource.
 #[derive(Clone, PartialEq, ::prost::Message)]

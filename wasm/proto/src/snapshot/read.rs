@@ -3,12 +3,11 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use tollgate_core::fleet::FleetBucketSnapshot;
 use tollgate_core::lease::{Band, ClientId, ClientRun, Demand, Epoch, Priority, ResourceId};
 use tollgate_core::lease_server::{PoolSnapshot, ResourceSnapshot, Snapshot};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
-use tollgate_core::resource::{
-    ClientDraws, ClientSnapshot, FleetBucketSnapshot, LeaseSnapshot, PresenceSnapshot,
-};
+use tollgate_core::resource::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
 use tollgate_core::units::{Capacity, Tokens};
 
 use super::FORM;
@@ -57,6 +56,7 @@ impl Lists {
             id: resource_id(&message.scope, message.unit)?,
             limit: at("limit", &self.limits, message.limit)?.clone(),
             crowded: Duration::from_millis(message.crowded_ms),
+            bucket: message.bucket.as_ref().map(bucket),
         })
     }
 

@@ -190,6 +190,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                     id: gold.clone(),
                     limit: pool,
                     crowded: Duration::from_secs(1),
+                    bucket: resources.first().and_then(|(_, _, _, bucket, _)| *bucket),
                 }],
                 resources: resources.into_iter().enumerate().map(resource).collect(),
                 drains: drains.into_iter().enumerate().map(drain).collect(),

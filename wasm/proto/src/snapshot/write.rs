@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prost::Message as _;
+use tollgate_core::fleet::FleetBucketSnapshot;
 use tollgate_core::lease::{Band, ClientId, Priority, ResourceId};
 use tollgate_core::lease_server::{ResourceSnapshot, Snapshot};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, SafeCapacity};
-use tollgate_core::resource::{ClientSnapshot, FleetBucketSnapshot, LeaseSnapshot};
+use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot};
 
 use super::FORM;
 use crate::request::from_run;
@@ -49,6 +50,7 @@ impl From<&Snapshot> for v1::Snapshot {
                 unit: number::from_unit(pool.id.unit),
                 limit: lists.limit(&pool.limit),
                 crowded_ms: left_ms(pool.crowded),
+                bucket: pool.bucket.map(Into::into),
             };
             lists.message.pools.push(pool);
         }

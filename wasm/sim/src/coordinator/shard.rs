@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_core::cluster::ShardId;
+use tollgate_core::fleet::StoredBucket;
 use tollgate_core::lease::{Epoch, ResourceId};
 use tollgate_core::lease_server::{Bounds, LeaseServer, Snapshot, Start};
-use tollgate_core::resource::StoredBucket;
 use tollgate_core::units::Instant;
 
 const BOUNDS: Bounds = Bounds {

@@ -1,8 +1,8 @@
 //! Buckets that a store keeps over crashes.
 
 use super::*;
+use crate::fleet::StoredBucket;
 use crate::lease::{DrawAnswer, DrawRequest};
-use crate::resource::StoredBucket;
 use std::collections::BTreeMap;
 
 /// Coordinator with a store, and clients that spend each token that they are granted, on a clock that the test

@@ -53,12 +53,12 @@ impl Allocation {
 
     /// Burst of the whole resource: the least of its own, its pool's and its parent's. Concurrency has
     /// none.
-    fn whole_burst(&self) -> Option<Tokens> {
+    pub(super) fn whole_burst(&self) -> Option<Tokens> {
         if self.unit.is_concurrency() {
             return None;
         }
         let own = (!self.limit.capacity.is_unlimited()).then_some(self.limit.burst);
-        let pool = self.pool.map(|pool| pool.burst);
+        let pool = self.pool.map(|pool| pool.sums.burst);
         let parent = self.lendable.and_then(|lendable| lendable.whole_burst);
         [own, pool, parent].into_iter().flatten().min()
     }
@@ -125,18 +125,21 @@ impl Allocation {
     /// at other times it is what others leave: those with leases, and those that hold tokens.
     pub(super) fn lease_burst(&self, entry: &ClientEntry, gets: Capacity) -> Tokens {
         let part = self.burst(gets);
-        if self.unit.is_concurrency() || self.fleet.is_none() || !self.may_be_drawn() {
+        if self.unit.is_concurrency() || !self.has_bucket() || !self.may_be_drawn() {
             return part;
         }
-        let others = self.sum_has.saturating_sub(entry.has().as_micros().into());
-        let held = self.held_by_clients().saturating_sub(entry.draws.holds);
-        let taken = self.burst_of_leases(others).saturating_add(held);
-        part.min(self.limit.burst.saturating_sub(taken).max(Tokens::ONE))
+        let left = self.limits().map(|sums| {
+            let others = sums.has.saturating_sub(entry.has().as_micros().into());
+            let held = sums.draws.held().saturating_sub(entry.draws.holds);
+            let taken = sums.burst_of_leases(others).saturating_add(held);
+            sums.burst.saturating_sub(taken)
+        });
+        part.min(left.min().unwrap_or(Tokens::ZERO).max(Tokens::ONE))
     }
 
     /// The part of the burst that goes with `gets`: the least of the resource's, the pool's and the
     /// borrowed one. Concurrency has none beyond its capacity.
-    fn burst(&self, gets: Capacity) -> Tokens {
+    pub(super) fn burst(&self, gets: Capacity) -> Tokens {
         if self.unit.is_concurrency() {
             return Tokens::from_micros(gets.as_micros());
         }

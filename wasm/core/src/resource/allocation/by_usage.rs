@@ -48,7 +48,7 @@ impl Allocation {
             self.balance_at = self.balance_at.min(next);
             return;
         }
-        self.report(pool);
+        self.report(now, pool);
         self.balance_at = next;
         let capacity = self.allotted();
         if capacity.is_unlimited() || self.lends_safe() {

@@ -1,6 +1,7 @@
 //! Entry of one client in the lease table.
 
 use super::Presence;
+use crate::fleet::DrawSums;
 use crate::lease::{Claim, Epoch, LeaseRequest, Tally};
 use crate::resource::{ClientDraws, RefreshError, ThrottledSince};
 use crate::share::BandHandles;
@@ -56,12 +57,8 @@ pub(super) struct EntryTotals {
     /// The other part, if it is silent.
     pub(super) gone: Capacity,
     pub(super) is_silent: bool,
-    /// Tokens of the fleet's bucket that it may hold.
-    pub(super) holds: Tokens,
-    /// Capacity that it may use while it is cut off.
-    pub(super) standby: Capacity,
-    /// The same, if it may be cut off now.
-    pub(super) cut_off: Capacity,
+    /// Tokens and standby capacity.
+    pub(super) draws: DrawSums,
 }
 
 /// Order of clients that want the same: the hash of the id and run, so that shares do not depend on
@@ -177,11 +174,13 @@ impl ClientEntry {
             usage,
             gone,
             is_silent,
-            holds: self.draws.holds,
-            standby: self.draws.standby,
-            cut_off: match self.presence.missed {
-                true => self.draws.standby,
-                false => Capacity::ZERO,
+            draws: DrawSums {
+                holds: self.draws.holds.as_micros().into(),
+                standby: self.draws.standby.as_micros().into(),
+                cut_off: match self.presence.missed {
+                    true => self.draws.standby.as_micros().into(),
+                    false => 0,
+                },
             },
         }
     }

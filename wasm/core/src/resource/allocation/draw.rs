@@ -1,34 +1,15 @@
-//! Draws of clients from the bucket of the whole fleet.
+//! Draws of clients from the buckets of the whole fleet.
 
 use core::time::Duration;
 
 use super::grant::suffices;
-use super::mode::DRAWN_BELOW;
-use super::{Allocation, ClientEntry, Promise, TieBreak};
+use super::{Allocation, ClientEntry, TieBreak};
+use crate::fleet::{ChargedLimit, ChargedLimits, Draw, Drawer, FleetSums, StoredBucket};
 use crate::lease::{DrawAnswer, DrawRequest};
-use crate::limit::Limit;
+use crate::limit::Algorithm;
 use crate::pool::PoolLink;
-use crate::resource::{ClientDraws, FleetBucket, StoredBucket};
-use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
-
-/// The longest time for which clients may have the fleet's bucket owe: that of the filter's `max_debt_ms`.
-const DEBT_MAX: Duration = Duration::from_secs(60 * 60);
-
-/// Part of the burst that clients may have drawn ahead together.
-const AHEAD_PARTS: u64 = 8;
-
-/// Part of the burst that may be lacking when clients draw ahead.
-const SPARE_PARTS: u64 = 4;
-
-// === impl DrawRequest ===
-
-impl DrawRequest {
-    /// The same, but no more is given back than its client may have had, if that was `held`.
-    pub(super) fn of_what_was_held(self, held: Tokens) -> Self {
-        let returns = self.returns.min(held.saturating_sub(self.holds));
-        Self { returns, ..self }
-    }
-}
+use crate::resource::ClientDraws;
+use crate::units::{Capacity, Instant, Tokens};
 
 // === impl ClientDraws ===
 
@@ -65,16 +46,63 @@ impl Allocation {
         self.is_drawn && entry.can_draw() && self.unit.is_concurrency()
     }
 
+    /// Whether there may be a bucket of the whole fleet. Not of what is borrowed, where a draw would have to be
+    /// charged to the parent.
+    pub(super) fn may_be_drawn(&self) -> bool {
+        let capacity = self.limit.capacity;
+        self.limit.algorithm == Algorithm::FairShare
+            && capacity.min(self.pool_capacity()) > Capacity::ZERO
+            && (self.pool.is_some() || !capacity.is_unlimited())
+            && self.lendable.is_none()
+    }
+
+    /// The resource's own limit with its sums; none without one.
+    pub(in crate::resource) fn own_sums(&self) -> Option<FleetSums> {
+        (!self.limit.capacity.is_unlimited()).then(|| FleetSums {
+            unit: self.unit,
+            capacity: self.limit.capacity,
+            burst: self.limit.burst,
+            subclients: self.shares.subclients(),
+            wants: self.shares.sum_wants(),
+            has: self.sum_has,
+            draws: self.draws,
+        })
+    }
+
+    /// The limits with their sums: its own, and its pool's as of the last report.
+    pub(super) fn limits(&self) -> impl Iterator<Item = FleetSums> {
+        let pool = self.pool.map(|pool| pool.sums);
+        [self.own_sums(), pool].into_iter().flatten()
+    }
+
+    /// The limits that a draw of `client` is charged to.
+    pub(super) fn charged<'a>(
+        &'a mut self,
+        now: Instant,
+        client: TieBreak,
+        pool: &'a mut PoolLink<'_>,
+    ) -> ChargedLimits<'a> {
+        let sums = self.own_sums();
+        let drawer = Drawer {
+            client,
+            member: None,
+        };
+        let own = sums.and_then(|sums| ChargedLimit::new(&mut self.fleet, sums, drawer));
+        ChargedLimits([own, pool.charged(now, client)])
+    }
+
     /// Notes whether the client of `entry` draws, and the tokens that it holds.
     pub(super) fn note_draw(
         &mut self,
         now: Instant,
+        client: TieBreak,
         entry: &mut ClientEntry,
         request: Option<&DrawRequest>,
+        pool: &mut PoolLink<'_>,
     ) {
         let may = self.may_be_drawn();
-        self.note_cost(request.map_or(Tokens::ZERO, |request| request.first));
-        self.decide_draws(now, may);
+        let cost = request.map_or(Tokens::ZERO, |request| request.first);
+        self.decide_draws(now, may, cost, pool);
         let Some(request) = request else {
             entry.draws.is_offered = false;
             return;
@@ -83,8 +111,8 @@ impl Allocation {
             entry.draws.account = request.account;
             return;
         }
-        if may && self.fleet.is_none() {
-            self.fleet = Some(FleetBucket::full(now, self.limit.burst));
+        if may {
+            self.begin_buckets(now, pool);
         }
         let before = entry.totals();
         let is_same = entry.draws.account == request.account;
@@ -92,15 +120,33 @@ impl Allocation {
             .draws
             .after(request, self.is_drawn && now >= self.learning_until);
         self.replace_totals(before, entry.totals());
-        let spent = before.holds.saturating_sub(entry.draws.holds);
+        let spent = before.draws.held().saturating_sub(entry.draws.holds);
         let spent = spent.saturating_sub(request.returns);
-        let held = self.held();
-        if let Some(bucket) = &mut self.fleet {
-            // A client that has forgotten what it held does not know when it was spent.
-            let room = if is_same { spent } else { Tokens::ZERO };
-            bucket.earn_late(now, request.spent_for, room, held);
-            bucket.give_back(now, request.returns);
+        self.report(now, pool);
+        // A client that has forgotten what it held does not know when it was spent.
+        let room = if is_same { spent } else { Tokens::ZERO };
+        let mut limits = self.charged(now, client, pool);
+        limits.note_spent(now, request.spent_for, room, request.returns);
+    }
+
+    /// Decides whether clients draw of any of the limits, of a request that takes `cost`.
+    fn decide_draws(&mut self, now: Instant, may: bool, cost: Tokens, pool: &mut PoolLink<'_>) {
+        let own = self
+            .own_sums()
+            .filter(|sums| sums.capacity > Capacity::ZERO);
+        if let Some(sums) = &own {
+            self.fleet.note_cost(sums, cost);
+            self.fleet.decide_draws(now, sums, may);
         }
+        let own = own.is_some() && self.fleet.is_drawn;
+        self.is_drawn = own | pool.decide_draws(now, may, cost);
+    }
+
+    fn begin_buckets(&mut self, now: Instant, pool: &mut PoolLink<'_>) {
+        if let Some(sums) = self.own_sums() {
+            self.fleet.begin(now, sums.burst);
+        }
+        pool.begin_bucket(now);
     }
 
     /// Grants the tokens that a client needs, as far as they are there, or that go with its lease, which was
@@ -110,8 +156,8 @@ impl Allocation {
         now: Instant,
         client: TieBreak,
         entry: &mut ClientEntry,
-        request: Option<&DrawRequest>,
-        leased: Capacity,
+        (request, leased): (Option<&DrawRequest>, Capacity),
+        pool: &mut PoolLink<'_>,
     ) -> Option<DrawAnswer> {
         entry.gives_back = self.draws_permits(entry);
         if entry.gives_back {
@@ -121,31 +167,34 @@ impl Allocation {
         self.set_standby(now, entry);
         if !entry.draws.is_offered {
             if request.is_some() {
-                self.bring_tokens(now, entry, leased);
+                self.bring_tokens(now, client, entry, leased, pool);
             }
-            return self.brought_tokens(now, entry);
+            return self.brought_tokens(now, entry, pool);
         }
-        self.fill(now);
-        let next = request.and_then(|request| self.grant_tokens(now, client, entry, request));
+        self.report(now, pool);
+        self.charged(now, client, pool).fill(now);
+        let next = request.and_then(|request| self.grant_tokens(now, client, entry, request, pool));
         Some(DrawAnswer {
             granted: entry.draws.granted,
-            left: self.left(now),
+            left: self.charged(now, client, pool).left(now),
             next,
             standby: entry.draws.standby,
         })
     }
 
-    /// Tokens that are left in the fleet's bucket.
-    pub(in crate::resource) fn left(&self, now: Instant) -> Tokens {
-        self.fleet.map_or(Tokens::ZERO, |bucket| bucket.left(now))
-    }
-
-    /// Notes that the client of `entry` has so many tokens more of the fleet's bucket.
-    pub(super) fn note_tokens(&mut self, entry: &mut ClientEntry, tokens: Tokens) {
+    /// Notes that the client of `entry` has so many tokens more of the fleet's buckets.
+    pub(super) fn note_tokens(
+        &mut self,
+        now: Instant,
+        entry: &mut ClientEntry,
+        tokens: Tokens,
+        pool: &mut PoolLink<'_>,
+    ) {
         let before = entry.totals();
         entry.draws.granted = entry.draws.granted.saturating_add(tokens);
         entry.draws.holds = entry.draws.holds.saturating_add(tokens);
-        self.is_used |= tokens > Tokens::ZERO;
+        self.drawn = self.drawn.saturating_add(tokens);
+        self.charged(now, 0, pool).note_drawn(tokens);
         self.replace_totals(before, entry.totals());
     }
 
@@ -174,114 +223,60 @@ impl Allocation {
         client: TieBreak,
         entry: &mut ClientEntry,
         request: &DrawRequest,
+        pool: &mut PoolLink<'_>,
     ) -> Option<Duration> {
-        let turns = self.turns_of(entry);
+        let draw = self.draw_of(now, entry, request);
+        let expected = self.expected(now, entry);
+        let spare = entry.draws.holds.saturating_sub(request.needs);
+        let mut limits = self.charged(now, client, pool);
+        let ahead = limits
+            .ahead(now, draw.wants, expected)
+            .saturating_sub(spare);
+        // But for what was paid with an answer that it has not received.
+        let paid = entry.draws.granted.saturating_sub(request.drawn);
+        let paid = limits.pay(now, request.owed.saturating_sub(paid), request.debt_max);
+        limits.note_drawn(paid);
+        let drawn = limits.grant(now, &draw);
+        let ahead = limits.take_whole(now, ahead);
+        entry.draws.granted = entry.draws.granted.saturating_add(paid);
+        self.drawn = self.drawn.saturating_add(paid);
+        let is_short = drawn.tokens < draw.needs;
+        if drawn.tokens > Tokens::ZERO {
+            entry.served_at = now;
+        }
+        if draw.needs > Tokens::ZERO {
+            entry.note_shortage(now, is_short);
+        }
+        if is_short && self.limits().any(|sums| sums.has > 0) {
+            // Others still have leases of a limit that is drawn now.
+            self.note_lack(now, draw.wants, pool);
+        }
+        let tokens = drawn.tokens.saturating_add(ahead);
+        self.note_tokens(now, entry, tokens, pool);
+        pool.note_granted(now, tokens);
+        self.fill(now);
+        self.report(now, pool);
+        drawn.next
+    }
+
+    fn draw_of(&self, now: Instant, entry: &ClientEntry, request: &DrawRequest) -> Draw {
         // Others will soon draw instead of using leases, and will have spent the tokens that they hold; or clients
         // that are cut off come back.
         let times = self.times(now);
-        let (after, latest) = match self.sum_cut_off {
-            0 => (times.min_refresh, Duration::MAX),
-            _ => (times.refresh, times.refresh),
+        let (after, latest) = match self.limits().all(|sums| sums.draws.cut_off == 0) {
+            true => (times.min_refresh, Duration::MAX),
+            false => (times.refresh, times.refresh),
         };
-        let kept = match self.asks_for_more(now, entry) {
-            true => self
-                .promises
-                .for_others(now, entry.wants(), entry.served_at),
-            false => Tokens::ZERO,
-        };
-        let two_turns = self.time_of_two_turns();
-        let is_bytes = self.unit.is_bytes();
-        let ahead = self.ahead(now, entry, request);
-        self.pay_owed(now, entry, request);
-        let bucket = self.fleet.as_mut()?;
-        let needs = request.needs.saturating_sub(entry.draws.holds);
         let usual = request.first.saturating_sub(entry.draws.holds);
-        let usual = usual.max(Tokens::ONE);
-        let first = if is_bytes { Tokens::ONE } else { usual };
-        let kept = bucket.keeps(kept, first);
-        let granted = match is_bytes {
-            true => bucket.take_usual(now, needs, usual.min(self.limit.burst), kept),
-            false => bucket.take(now, needs, first, kept),
-        };
-        let is_short = granted < needs;
-        if is_short {
-            bucket.note_short();
+        Draw {
+            needs: request.needs.saturating_sub(entry.draws.holds),
+            usual: usual.max(Tokens::ONE),
+            wants: entry.wants(),
+            served_at: entry.served_at,
+            asks_for_more: self.asks_for_more(now, entry),
+            after,
+            latest,
         }
-        let has_turn = is_short || (needs > Tokens::ZERO && bucket.is_exhausted(now));
-        let next = match has_turn {
-            true => Some(bucket.promise(now, first.saturating_add(kept), turns, after)),
-            false => bucket.debt_paid_in(now),
-        };
-        let next = next.map(|next| next.min(latest));
-        if granted > Tokens::ZERO {
-            entry.served_at = now;
-            self.promises.end(client);
-        }
-        if needs > Tokens::ZERO {
-            if let Some(next) = next.filter(|_| is_short && first <= self.limit.burst) {
-                let promise = Promise {
-                    client,
-                    served_at: entry.served_at,
-                    wants: entry.wants(),
-                    tokens: usual,
-                    until: now.saturating_add(next.saturating_add(two_turns)),
-                };
-                self.promises.make(now, promise);
-            }
-            entry.note_shortage(now, is_short);
-            if !has_turn {
-                bucket.note_granted();
-            }
-        }
-        let ahead = bucket.take(now, ahead, Tokens::ONE, Tokens::ZERO);
-        let tokens = granted.saturating_add(ahead);
-        if is_short && self.sum_has > 0 {
-            // Others still have leases of a limit that is drawn now.
-            self.note_lack(now, entry.wants(), &mut PoolLink(None));
-        }
-        self.drawn = self.drawn.saturating_add(tokens);
-        self.note_tokens(entry, tokens);
-        self.fill(now);
-        next
-    }
-
-    /// Has the fleet's bucket pay what the client of `entry` owes, but for what was paid with an answer that it has not
-    /// received.
-    fn pay_owed(&mut self, now: Instant, entry: &mut ClientEntry, request: &DrawRequest) {
-        let debt_max = request.debt_max.min(self.longest_debt());
-        let Some(bucket) = &mut self.fleet else {
-            return;
-        };
-        let paid = entry.draws.granted.saturating_sub(request.drawn);
-        let owed = bucket.pay(now, request.owed.saturating_sub(paid), debt_max);
-        entry.draws.granted = entry.draws.granted.saturating_add(owed);
-        self.drawn = self.drawn.saturating_add(owed);
-        self.is_used |= owed > Tokens::ZERO;
-    }
-
-    /// The most that clients may have the fleet's bucket owe, whatever they say.
-    fn longest_debt(&self) -> Tokens {
-        let earned = self.limit.capacity.as_rate().tokens_in(DEBT_MAX);
-        earned.max(self.limit.burst)
-    }
-
-    /// Whole tokens that a client of `request` may have beside those that its requests wait for: as many as it
-    /// will want in a refresh interval, where the bucket is nearly full. With them its next requests need no
-    /// call.
-    fn ahead(&self, now: Instant, entry: &ClientEntry, request: &DrawRequest) -> Tokens {
-        let Limit {
-            capacity, burst, ..
-        } = self.limit;
-        let is_full = self.left(now) >= burst.saturating_sub(part_of(burst, SPARE_PARTS));
-        if self.in_requests(capacity) < DRAWN_BELOW || !is_full {
-            return Tokens::ZERO;
-        }
-        let most = part_of(burst, AHEAD_PARTS).as_micros();
-        let wants = entry.wants().as_micros();
-        let part = mul_div(most, wants, self.shares.sum_wants().max(1));
-        let ahead = self.expected(now, entry).min(Tokens::from_micros(part));
-        let spare = entry.draws.holds.saturating_sub(request.needs);
-        Tokens::from_whole(ahead.whole()).saturating_sub(spare)
     }
 
     /// Tokens that a client will want until its next regular request.
@@ -293,21 +288,19 @@ impl Allocation {
     /// Time until which the fleet's bucket is to be remembered without clients: until it is full, if any of
     /// them has drawn of it.
     pub(in crate::resource) fn full_at(&self) -> Option<Instant> {
-        let rate = self.limit.capacity.as_rate();
-        let bucket = self.fleet.filter(|_| self.is_used);
-        bucket.and_then(|bucket| bucket.full_at(rate))
+        self.fleet.full_at(self.limit.capacity)
     }
 
     /// Tokens that clients have drawn of the fleet's bucket and may not have spent.
     pub(in crate::resource) fn held_by_clients(&self) -> Tokens {
-        Tokens::from_micros(u64::try_from(self.sum_holds).unwrap_or(u64::MAX))
+        self.draws.held()
     }
 
     /// Tokens that the client of `entry` may have, drawn or in the bucket of its lease.
     pub(super) fn held_by(&self, entry: &ClientEntry) -> Tokens {
         let of_lease = match entry.has() {
             Capacity::ZERO => Tokens::ZERO,
-            has => self.limit.burst_for(has),
+            has => self.burst(has),
         };
         entry.draws.holds.saturating_add(of_lease)
     }
@@ -316,76 +309,28 @@ impl Allocation {
     /// requests took as many as usual, and had fewer.
     pub(super) fn returnable(&self, entry: &ClientEntry) -> Tokens {
         let held = self.held_by(entry);
+        let burst = self.whole_burst().unwrap_or(Tokens::ZERO);
         match self.unit.is_bytes() {
-            true => held.saturating_add(entry.draws.granted.min(self.limit.burst)),
+            true => held.saturating_add(entry.draws.granted.min(burst)),
             false => held,
         }
     }
 
     /// Begins with the bucket that a store has.
     pub(crate) fn restore_bucket(&mut self, now: Instant, stored: StoredBucket) {
-        self.fleet = Some(FleetBucket::restored(now, self.limit.burst, stored));
-        (self.is_used, self.is_stored) = (true, true);
+        self.fleet.restore_stored(now, self.limit.burst, stored);
     }
 
     /// Returns what is to be stored of the fleet's bucket, and whether before an answer tells of its tokens.
     pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredBucket, bool)> {
-        let (rate, lease) = (self.limit.capacity.as_rate(), self.limit.lease);
-        let withheld = Capacity::from_sum(self.sum_cut_off)
-            .as_rate()
-            .tokens_in(lease);
-        let held = (self.held(), withheld);
-        let bucket = self.fleet.as_mut().filter(|_| self.is_used)?;
-        let change = bucket.store_change(now, rate, held, lease);
-        self.is_stored |= change.is_some();
-        change
-    }
-
-    /// Notes that the store does not have the fleet's bucket.
-    pub(crate) fn bucket_not_stored(&mut self) {
-        if let Some(bucket) = &mut self.fleet {
-            bucket.not_stored();
-        }
-    }
-
-    /// Forgets the fleet's bucket if a new one would hold no more.
-    pub(in crate::resource) fn forget_if_full(&mut self, now: Instant) {
-        let lasts = self.full_at().is_some_and(|at| at > now);
-        self.fleet = self.fleet.filter(|_| lasts);
-    }
-
-    /// Part of the burst that clients hold, or may gather in the buckets of their leases.
-    fn held(&self) -> Tokens {
-        let gathered = self.burst_of_leases(self.sum_has);
-        gathered.saturating_add(self.held_by_clients())
-    }
-
-    /// Part of the burst that goes with leases of so many micro-units together.
-    pub(super) fn burst_of_leases(&self, sum: u128) -> Tokens {
-        let (whole, burst) = (self.limit.capacity, self.limit.burst);
-        let leased = Capacity::from_sum(sum).min(whole).as_micros();
-        Tokens::from_micros(mul_div(burst.as_micros(), leased, whole.as_micros().into()))
+        let sums = self.own_sums()?;
+        self.fleet.to_store(now, &sums, self.limit.lease)
     }
 
     /// Fills the fleet's bucket until `now`, by the leases until then, and from then on by those of now.
-    /// Tokens that clients hold, or may gather in their own buckets, are part of the burst.
     pub(in crate::resource) fn fill(&mut self, now: Instant) {
-        let used = self.sum_has.saturating_add(self.sum_cut_off);
-        let left = self.limit.capacity.left_of(used);
-        let rate = match left.is_unlimited() {
-            true => Rate::ZERO,
-            false => left.as_rate(),
-        };
-        let held = self.held();
-        if let Some(bucket) = &mut self.fleet {
-            bucket.set(now, rate, held);
+        if let Some(sums) = self.own_sums() {
+            self.fleet.fill(now, &sums);
         }
     }
-}
-
-// === free functions ===
-
-/// One of so many parts of a burst.
-pub(super) fn part_of(burst: Tokens, parts: u64) -> Tokens {
-    Tokens::from_micros(burst.as_micros().checked_div(parts).unwrap_or(0))
 }

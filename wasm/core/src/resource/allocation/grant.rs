@@ -327,10 +327,11 @@ impl Allocation {
     pub(super) fn free_of(&self, lendable: Capacity, held: Capacity) -> FreeCapacity {
         let held = u128::from(held.as_micros());
         let own = self.shared_capacity();
-        let used = self.sum_has.saturating_add(self.sum_cut_off);
+        let used = self.sum_has.saturating_add(self.draws.cut_off);
         let mut free = FreeCapacity::of(own.min(lendable), self.divided(), used, held);
         if let Some(pool) = self.pool {
-            let theirs = FreeCapacity::of(pool.capacity, pool.divided, pool.sum_has, held);
+            let used = pool.sums.has.saturating_add(pool.sums.draws.cut_off);
+            let theirs = FreeCapacity::of(pool.sums.capacity, pool.divided, used, held);
             free.keep = free.keep.min(theirs.keep);
             free.grow = free.grow.min(theirs.grow);
         }

@@ -1,7 +1,9 @@
 //! Tokens of the fleet's bucket that come with leases.
 
-use super::{Allocation, ClientEntry};
+use super::{Allocation, ClientEntry, TieBreak};
+use crate::fleet::ChargedLimits;
 use crate::lease::DrawAnswer;
+use crate::pool::PoolLink;
 use crate::units::{Capacity, Instant, Tokens};
 
 // === impl Allocation ===
@@ -9,45 +11,46 @@ use crate::units::{Capacity, Instant, Tokens};
 impl Allocation {
     /// Gives the client of `entry`, whose lease was of `leased` before, its part of the tokens that are there:
     /// where its lease grows, the fleet's bucket can hold so much less.
-    pub(super) fn bring_tokens(&mut self, now: Instant, entry: &mut ClientEntry, leased: Capacity) {
+    pub(super) fn bring_tokens(
+        &mut self,
+        now: Instant,
+        client: TieBreak,
+        entry: &mut ClientEntry,
+        leased: Capacity,
+        pool: &mut PoolLink<'_>,
+    ) {
         let gets = entry.granted.capacity;
         let part = self.lease_burst(entry, gets);
+        self.report(now, pool);
         if gets > leased && self.begins_with_tokens(now, entry) {
             let before = match leased {
                 Capacity::ZERO => Tokens::ZERO,
-                leased => self.limit.burst_for(leased),
+                leased => self.burst(leased),
             };
             let has = before.saturating_add(entry.draws.holds);
-            let tokens = self.take_for_lease(now, part.saturating_sub(has), has);
-            self.note_tokens(entry, tokens);
+            let mut limits = self.charged(now, client, pool);
+            let tokens = take_for_lease(&mut limits, now, part.saturating_sub(has), has);
+            self.note_tokens(now, entry, tokens, pool);
         }
         // Tokens that it holds, or that are on their way, are soon in its bucket, which counts with its lease.
         let before = entry.totals();
         entry.draws.holds = entry.draws.holds.saturating_sub(part);
         self.replace_totals(before, entry.totals());
         self.fill(now);
-    }
-
-    /// Tokens of the fleet's bucket for a lease whose bucket has `has` and lacks so many. A client that comes with
-    /// nothing may admit the request that brought it.
-    fn take_for_lease(&mut self, now: Instant, lacks: Tokens, has: Tokens) -> Tokens {
-        let Some(bucket) = &mut self.fleet else {
-            return Tokens::ZERO;
-        };
-        // Also a part of a token, which is one soon: a debt that is paid with the lease is not paid late.
-        let tokens = bucket.take_part(now, lacks);
-        let has_none = tokens < Tokens::ONE && has == Tokens::ZERO;
-        match has_none && lacks >= Tokens::ONE {
-            true => tokens.saturating_add(bucket.advance(now)),
-            false => tokens,
-        }
+        self.report(now, pool);
     }
 
     /// The answer for a client with a lease: its bucket begins with no more than these tokens.
-    pub(super) fn brought_tokens(&self, now: Instant, entry: &ClientEntry) -> Option<DrawAnswer> {
-        self.begins_with_tokens(now, entry).then(|| DrawAnswer {
+    pub(super) fn brought_tokens(
+        &mut self,
+        now: Instant,
+        entry: &ClientEntry,
+        pool: &mut PoolLink<'_>,
+    ) -> Option<DrawAnswer> {
+        let begins = self.begins_with_tokens(now, entry);
+        begins.then(|| DrawAnswer {
             granted: entry.draws.granted,
-            left: self.left(now),
+            left: self.charged(now, 0, pool).left(now),
             next: None,
             standby: Capacity::ZERO,
         })
@@ -60,15 +63,31 @@ impl Allocation {
 
     /// Whether the client of `entry` could draw of the fleet's bucket now.
     fn lets_draw(&self, now: Instant, entry: &ClientEntry) -> bool {
-        self.fleet.is_some()
-            && self.may_be_drawn()
-            && entry.can_draw()
-            && now >= self.learning_until
+        self.has_bucket() && self.may_be_drawn() && entry.can_draw() && now >= self.learning_until
     }
 
     /// Whether the client of `entry` is to have a lease, and others have not given back any of it yet. It draws
     /// what is there meanwhile.
     pub(super) fn waits_for_lease(&self, now: Instant, entry: &ClientEntry) -> bool {
         self.lets_draw(now, entry) && entry.told(now).capacity == Capacity::ZERO
+    }
+}
+
+// === free functions ===
+
+/// Tokens of the fleet's buckets for a lease whose bucket has `has` and lacks so many. A client that comes with
+/// nothing may admit the request that brought it.
+fn take_for_lease(
+    limits: &mut ChargedLimits<'_>,
+    now: Instant,
+    lacks: Tokens,
+    has: Tokens,
+) -> Tokens {
+    // Also a part of a token, which is one soon: a debt that is paid with the lease is not paid late.
+    let tokens = limits.take_part(now, lacks);
+    let has_none = tokens < Tokens::ONE && has == Tokens::ZERO;
+    match has_none && lacks >= Tokens::ONE {
+        true => tokens.saturating_add(limits.advance(now)),
+        false => tokens,
     }
 }

@@ -112,7 +112,7 @@ impl Allocation {
         over(self.limit.capacity.min(self.lendable()), self.sum_has)
             || self
                 .pool
-                .is_some_and(|pool| over(pool.capacity, pool.sum_has))
+                .is_some_and(|pool| over(pool.sums.capacity, pool.sums.has))
     }
 
     /// Capacity that a client lacks, of this resource or of its pool.

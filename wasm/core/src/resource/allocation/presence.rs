@@ -116,6 +116,9 @@ impl Allocation {
         self.fill(missed_at);
         self.replace_totals(before, entry.totals());
         self.fill(missed_at);
+        let earned = entry.draws.standby.as_rate();
+        let earned = earned.tokens_in(now.saturating_since(missed_at));
+        self.unearned = self.unearned.saturating_add(earned);
         if !entry.presence.silent {
             let asked_at = entry.presence.asked_at;
             self.note_silence(asked_at, tie_break, entry);

@@ -22,7 +22,7 @@ impl Allocation {
         request: &LeaseRequest,
         pool: &mut PoolLink<'_>,
     ) -> (ClientEntry, Answer) {
-        self.report(pool);
+        self.report(now, pool);
         let expiry = now.saturating_add(self.times_alone().lease);
         let mut granted = CountedLease::new(Capacity::ZERO, expiry);
         let mut young_until = expiry;
@@ -60,22 +60,23 @@ impl Allocation {
             queued_at: granted.expiry,
         };
         self.replace_totals(EntryTotals::default(), entry.totals());
-        self.report(pool);
+        self.report(now, pool);
         // It was forgotten what it held.
         let draw = request.draw.map(|draw| draw.of_what_was_held(Tokens::ZERO));
-        self.note_draw(now, &mut entry, draw.as_ref());
+        self.note_draw(now, tie_break, &mut entry, draw.as_ref(), pool);
         self.note_tally(now, &mut entry, request.tally);
         let leased = entry.granted.capacity.min(request.has);
         let answer = self.settle(now, &mut entry, request, pool);
-        let draw = self.draw(now, tie_break, &mut entry, draw.as_ref(), leased);
+        let tokens = (draw.as_ref(), leased);
+        let draw = self.draw(now, tie_break, &mut entry, tokens, pool);
         let answer = Answer {
             draw,
             refresh_interval: self.interval(
                 now,
                 &entry,
                 request.draw.as_ref(),
-                draw.and_then(|draw| draw.next),
-                answer.refresh_interval,
+                (draw.and_then(|draw| draw.next), answer.refresh_interval),
+                pool,
             ),
             ..answer
         };
@@ -105,11 +106,11 @@ impl Allocation {
         } else if entry.presence.silent {
             self.count_again(tie_break, entry, request);
         }
-        self.report(pool);
+        self.report(now, pool);
         let needs = request.draw.filter(|_| !twice);
         let needs = needs.map(|draw| draw.of_what_was_held(held));
         if !twice {
-            self.note_draw(now, entry, needs.as_ref());
+            self.note_draw(now, tie_break, entry, needs.as_ref(), pool);
             self.note_tally(now, entry, request.tally);
         }
         // While learning, the counted lease may rest on a request that was sent to the master before
@@ -131,15 +132,16 @@ impl Allocation {
         } else {
             self.settle(now, entry, request, pool)
         };
-        let draw = self.draw(now, tie_break, entry, needs.as_ref(), leased);
+        let tokens = (needs.as_ref(), leased);
+        let draw = self.draw(now, tie_break, entry, tokens, pool);
         let answer = Answer {
             draw,
             refresh_interval: self.interval(
                 now,
                 entry,
                 request.draw.as_ref(),
-                draw.and_then(|draw| draw.next),
-                answer.refresh_interval,
+                (draw.and_then(|draw| draw.next), answer.refresh_interval),
+                pool,
             ),
             ..answer
         };
@@ -162,8 +164,8 @@ impl Allocation {
     }
 
     /// Tells the pool the sums with this request, by which it divides, and looks at it.
-    pub(in crate::resource) fn report(&mut self, pool: &mut PoolLink<'_>) {
-        self.pool = pool.view_after(|| self.pool_totals());
+    pub(crate) fn report(&mut self, now: Instant, pool: &mut PoolLink<'_>) {
+        self.pool = pool.view_after(now, || self.pool_totals());
     }
 
     /// Decides what the client gets now.

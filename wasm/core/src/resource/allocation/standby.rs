@@ -1,6 +1,7 @@
 //! Capacity that clients that draw may use while they are cut off.
 
 use super::{Allocation, ClientEntry};
+use crate::fleet::FleetSums;
 use crate::units::{Capacity, Instant};
 
 // === impl Allocation ===
@@ -23,12 +24,18 @@ impl Allocation {
     }
 
     fn standby(&self, entry: &ClientEntry) -> Capacity {
-        let capacity = self.limit.capacity;
-        let unwanted = capacity.left_of(self.shares.sum_wants());
-        let part = unwanted.divided_by(self.shares.subclients());
         let own = u128::from(entry.draws.standby.as_micros());
-        let others = self.sum_standby.saturating_sub(own);
-        let free = capacity.left_of(self.sum_has.saturating_add(others));
-        self.entitled_by_wants(entry).saturating_add(part).min(free)
+        let part = |sums: FleetSums| {
+            let unwanted = sums.capacity.left_of(sums.wants);
+            unwanted.divided_by(sums.subclients)
+        };
+        let free = |sums: FleetSums| {
+            let others = sums.draws.standby.saturating_sub(own);
+            sums.capacity.left_of(sums.has.saturating_add(others))
+        };
+        let (part, free) = (self.limits().map(part).min(), self.limits().map(free).min());
+        let most = self.entitled_by_wants(entry);
+        let most = most.saturating_add(part.unwrap_or(Capacity::ZERO));
+        most.min(free.unwrap_or(Capacity::ZERO))
     }
 }

@@ -56,7 +56,7 @@ fn bytes_that_a_request_lacked_come_back_though_they_were_told_as_spent() {
         fleet.clients[client].1 = 30;
         fleet.give_back(client, 30);
     }
-    let left = fleet.resource.allocation.left(fleet.now);
+    let left = fleet.resource.allocation.fleet.left(fleet.now);
     assert_eq!(left, Tokens::from_whole(100 - 2 * 10));
 }
 

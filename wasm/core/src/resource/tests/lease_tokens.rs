@@ -109,13 +109,17 @@ fn a_client_that_comes_where_nothing_is_left_begins_with_one_of_the_next_tokens(
     fleet.wants = 60;
     assert!(!fleet.draw_or_lease(0, 0));
     assert!(!fleet.draw_or_lease(0, 0));
-    let bucket = fleet.resource.allocation.fleet.as_mut().unwrap();
+    let bucket = fleet.resource.allocation.fleet.bucket.as_mut().unwrap();
     let rest = bucket.left(fleet.now);
-    bucket.take(fleet.now, rest, Tokens::ONE, Tokens::ZERO);
+    bucket.charge(fleet.now, rest);
     assert!(!fleet.draw_or_lease(1, 1), "20 are not leased");
     assert_eq!(fleet.clients[1].0, 1);
-    let bucket = fleet.resource.allocation.fleet.as_mut().unwrap();
-    let more = (0..100).filter(|_| bucket.advance(fleet.now) > Tokens::ZERO);
+    let bucket = fleet.resource.allocation.fleet.bucket.as_mut().unwrap();
+    let more = (0..100).take_while(|_| {
+        let may = bucket.may_advance(fleet.now);
+        bucket.charge(fleet.now, Tokens::ONE);
+        may
+    });
     assert_eq!(more.count(), 12, "an eighth of the burst");
 }
 

@@ -1,7 +1,8 @@
 //! Draws and the fleet's bucket, as they may be in a snapshot.
 
 use proptest::prelude::*;
-use tollgate_core::resource::{ClientDraws, FleetBucketSnapshot};
+use tollgate_core::fleet::FleetBucketSnapshot;
+use tollgate_core::resource::ClientDraws;
 use tollgate_core::units::{Capacity, Tokens};
 
 use super::ms;

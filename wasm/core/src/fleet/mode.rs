@@ -2,10 +2,8 @@
 
 use core::time::Duration;
 
-use super::Allocation;
-use super::draw::part_of;
-use crate::limit::Algorithm;
-use crate::units::{Capacity, Instant, Tokens};
+use super::{FleetLimit, FleetSums};
+use crate::units::{Capacity, Instant};
 
 /// Capacity of a limit, in requests a second, below which clients draw each token of it and have no lease, however
 /// few they are.
@@ -36,33 +34,22 @@ const DRAWN_BELOW_EIGHTHS: u64 = 2;
 /// The same of clients that draw, when they have leases again.
 const LEASED_FROM_EIGHTHS: u64 = 3;
 
-// === impl Allocation ===
+// === impl FleetLimit ===
 
-impl Allocation {
-    /// Whether there may be a bucket of the whole fleet. Not in a pool, nor of what is borrowed, where a
-    /// draw would have to be charged twice.
-    pub(super) fn may_be_drawn(&self) -> bool {
-        !self.limit.capacity.is_unlimited()
-            && self.limit.algorithm == Algorithm::FairShare
-            && self.limit.capacity > Capacity::ZERO
-            && self.pool.is_none()
-            && self.lendable.is_none()
-    }
-
+impl FleetLimit {
     /// Decides whether the clients that are there now draw, or have leases.
-    pub(super) fn decide_draws(&mut self, now: Instant, may: bool) {
-        let capacity = self.in_requests(self.limit.capacity);
+    pub(crate) fn decide_draws(&mut self, now: Instant, sums: &FleetSums, may: bool) {
+        let capacity = self.in_requests(sums, sums.capacity);
         // A lease would not pay what the bucket owes.
-        let pays = self.is_drawn && self.fleet.is_some_and(|bucket| bucket.is_in_debt(now));
-        let is_small = match self.unit.is_concurrency() {
-            true => self.is_below(capacity, PERMITS_DRAWN_BELOW_EACH),
+        let pays = self.is_drawn && self.bucket.is_some_and(|bucket| bucket.is_in_debt(now));
+        let is_small = match sums.unit.is_concurrency() {
+            true => self.is_below(sums, capacity, PERMITS_DRAWN_BELOW_EACH),
             false => {
-                self.note_use(now);
-                let is_unknown = self.unit.is_bytes() && self.cost == Tokens::ZERO;
+                self.note_use(now, sums);
                 capacity < DRAWN_BELOW
-                    || is_unknown
-                    || (capacity < LEASED_FROM && self.is_below(capacity, DRAWN_BELOW_EACH))
-                    || self.has_slack(now)
+                    || self.has_unknown_cost(sums)
+                    || (capacity < LEASED_FROM && self.is_below(sums, capacity, DRAWN_BELOW_EACH))
+                    || self.has_slack(now, sums)
             }
         };
         self.is_drawn = may && (is_small || pays);
@@ -70,25 +57,25 @@ impl Allocation {
 
     /// Whether `capacity` is less than `each` for each client; for clients that draw half as much more, so that
     /// they do not change to and fro.
-    fn is_below(&self, capacity: Capacity, each: Capacity) -> bool {
+    fn is_below(&self, sums: &FleetSums, capacity: Capacity, each: Capacity) -> bool {
         let least = match self.is_drawn {
             true => each.saturating_add(each.divided_by(2)),
             false => each,
         };
-        capacity.divided_by(self.shares.subclients()) < least
+        capacity.divided_by(sums.subclients) < least
     }
 
     /// Notes since when the limit is busy: it is large, or clients want much of it, or much each.
-    fn note_use(&mut self, now: Instant) {
-        let wants = self.in_requests(Capacity::from_sum(self.shares.sum_wants()));
-        let capacity = self.in_requests(self.limit.capacity);
+    fn note_use(&mut self, now: Instant, sums: &FleetSums) {
+        let wants = self.in_requests(sums, Capacity::from_sum(sums.wants));
+        let capacity = self.in_requests(sums, sums.capacity);
         let eighths = match self.is_drawn {
             true => LEASED_FROM_EIGHTHS,
             false => DRAWN_BELOW_EIGHTHS,
         };
         let part = capacity.divided_by(8).saturating_mul(eighths);
         let is_little =
-            capacity < LEASED_FROM && wants < part && self.is_below(wants, DRAWN_BELOW_EACH);
+            capacity < LEASED_FROM && wants < part && self.is_below(sums, wants, DRAWN_BELOW_EACH);
         self.busy_since = match is_little {
             true => None,
             false => self.busy_since.or(Some(now)),
@@ -97,14 +84,14 @@ impl Allocation {
 
     /// Whether clients want little of the limit; or draw, and have begun to want more: the tokens that are there
     /// are for those who ask for them, and what each will go on to want is not known yet.
-    fn has_slack(&self, now: Instant) -> bool {
+    fn has_slack(&self, now: Instant, sums: &FleetSums) -> bool {
         let Some(since) = self.busy_since else {
             return true;
         };
-        let is_new = self.fleet.is_none() && self.sum_has == 0;
+        let is_new = self.bucket.is_none() && sums.has == 0;
         let is_low = self
-            .fleet
-            .is_some_and(|bucket| bucket.left(now) < part_of(self.limit.burst, LOW_PARTS));
+            .bucket
+            .is_some_and(|bucket| bucket.left(now) < sums.burst_part(LOW_PARTS));
         (self.is_drawn || is_new) && !is_low && now < since.saturating_add(LEASED_AFTER)
     }
 }

@@ -173,10 +173,10 @@ impl FleetBucket {
         self.bucket.give_back(now, added);
     }
 
-    /// Takes `needs`, or else as many times `first` as there are beside those `kept` for others: a part of
+    /// Returns `needs`, or else as many times `first` as there are beside those `kept` for others: a part of
     /// what a request needs would be missing for the others.
-    pub(super) fn take(
-        &mut self,
+    pub(super) fn whole_part(
+        &self,
         now: Instant,
         needs: Tokens,
         first: Tokens,
@@ -185,31 +185,31 @@ impl FleetBucket {
         let left = self.left(now).saturating_sub(kept);
         let first = first.max(Tokens::ONE).as_micros();
         let rest = left.as_micros().checked_rem(first).unwrap_or(0);
-        let tokens = match left >= needs {
+        match left >= needs {
             true => needs,
             false => left.saturating_sub(Tokens::from_micros(rest)),
-        };
-        self.bucket
-            .take(now, tokens)
-            .map_or(Tokens::ZERO, |()| tokens)
+        }
     }
 
-    /// Takes `needs`, or what there is beside those `kept` for others, but `usual` at least where there is any: nobody
+    /// Returns `needs`, or what there is beside those `kept` for others, but `usual` at least where there is any: nobody
     /// knows how many a request will bring, so one that is left lets it go on.
-    pub(super) fn take_usual(
-        &mut self,
+    pub(super) fn usual_part(
+        &self,
         now: Instant,
         needs: Tokens,
         usual: Tokens,
         kept: Tokens,
     ) -> Tokens {
         let left = self.left(now).saturating_sub(kept);
-        if left < Tokens::ONE {
-            return Tokens::ZERO;
+        match left < Tokens::ONE {
+            true => Tokens::ZERO,
+            false => left.max(usual).min(needs),
         }
-        let tokens = left.max(usual).min(needs);
+    }
+
+    /// Takes `tokens`, if need be by going into debt.
+    pub(crate) fn charge(&mut self, now: Instant, tokens: Tokens) {
         self.bucket.charge(now, tokens);
-        tokens
     }
 
     /// Sets it as [`FleetBucket::set`] does, of which clients hold `held` since they have spent `room` tokens. They
@@ -240,21 +240,11 @@ impl FleetBucket {
         self.bucket.give_back(now, tokens);
     }
 
-    /// Takes `most` tokens, or what is there.
-    pub(super) fn take_part(&mut self, now: Instant, most: Tokens) -> Tokens {
-        let tokens = self.left(now).min(most);
-        self.take(now, tokens, tokens, Tokens::ZERO)
-    }
-
-    /// Takes a token that is not there yet, for a client with a lease that would begin with nothing; the next
-    /// ones pay for it. None if more than an eighth of the burst was taken in this way.
-    pub(super) fn advance(&mut self, now: Instant) -> Tokens {
+    /// Whether a token may be taken that is not there yet, for a client with a lease that would begin with nothing; the
+    /// next ones pay for it. Not if more than an eighth of the burst was taken in this way.
+    pub(crate) fn may_advance(&self, now: Instant) -> bool {
         let most = self.whole.as_micros() / ADVANCED_PARTS;
-        if self.bucket.balance(now).min(0).unsigned_abs() > most {
-            return Tokens::ZERO;
-        }
-        self.bucket.charge(now, Tokens::ONE);
-        Tokens::ONE
+        self.bucket.balance(now).min(0).unsigned_abs() <= most
     }
 
     /// Pays for tokens that were spent before they were drawn, if need be by going into debt, but lacks `debt_max` at

@@ -10,6 +10,18 @@ fn tokens(whole: u64) -> Tokens {
     Tokens::from_whole(whole)
 }
 
+fn take(
+    bucket: &mut FleetBucket,
+    now: Instant,
+    needs: Tokens,
+    first: Tokens,
+    kept: Tokens,
+) -> Tokens {
+    let part = bucket.whole_part(now, needs, first, kept);
+    bucket.charge(now, part);
+    part
+}
+
 /// Ten a minute.
 fn ten() -> FleetBucket {
     let mut bucket = FleetBucket::full(NOW, tokens(10));
@@ -32,20 +44,20 @@ fn promise(bucket: &mut FleetBucket, after: Duration) -> Duration {
 fn all_that_is_there_can_be_drawn_and_no_more() {
     let mut bucket = ten();
     assert_eq!(
-        bucket.take(NOW, tokens(7), Tokens::ONE, Tokens::ZERO),
+        take(&mut bucket, NOW, tokens(7), Tokens::ONE, Tokens::ZERO),
         tokens(7)
     );
     assert_eq!(
-        bucket.take(NOW, tokens(7), Tokens::ONE, Tokens::ZERO),
+        take(&mut bucket, NOW, tokens(7), Tokens::ONE, Tokens::ZERO),
         tokens(3),
         "whole tokens"
     );
     assert_eq!(
-        bucket.take(NOW, tokens(1), Tokens::ONE, Tokens::ZERO),
+        take(&mut bucket, NOW, tokens(1), Tokens::ONE, Tokens::ZERO),
         Tokens::ZERO
     );
     assert_eq!(
-        bucket.take(at(6), tokens(1), Tokens::ONE, Tokens::ZERO),
+        take(&mut bucket, at(6), tokens(1), Tokens::ONE, Tokens::ZERO),
         tokens(1)
     );
 }
@@ -63,7 +75,7 @@ fn what_clients_hold_has_no_room_here() {
 fn under_overload_each_client_that_gets_nothing_has_a_turn_of_its_own() {
     let mut bucket = FleetBucket::full(NOW, tokens(10));
     bucket.set(NOW, Rate::from_micros(500_000), Tokens::ZERO);
-    bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
+    take(&mut bucket, NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
     let turns: [u64; 11] =
         core::array::from_fn(|_| promise(&mut bucket, Duration::from_secs(1)).as_secs());
     assert_eq!(turns[..7], [2; 7], "whoever comes first");
@@ -88,7 +100,7 @@ fn a_bucket_that_does_not_fill_promises_nothing() {
 fn a_burst_there_and_back_again_leaves_what_was_there() {
     for (used, low) in [(1, 1), (40, 1), (100, 7), (3, 100), (0, 0)] {
         let mut bucket = FleetBucket::full(NOW, tokens(100));
-        bucket.take(NOW, tokens(used), Tokens::ONE, Tokens::ZERO);
+        take(&mut bucket, NOW, tokens(used), Tokens::ONE, Tokens::ZERO);
         bucket.set_burst(NOW, tokens(low));
         let fits = low.min(100 - used);
         assert_eq!(bucket.left(NOW), tokens(fits), "{used} used, burst {low}");
@@ -104,7 +116,7 @@ fn a_burst_there_and_back_again_leaves_what_was_there() {
 #[test]
 fn what_was_lacking_when_the_burst_was_lowered_is_earned_back() {
     let mut bucket = FleetBucket::full(NOW, tokens(10));
-    bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
+    take(&mut bucket, NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
     bucket.set(NOW, Rate::from_whole(1), Tokens::ZERO);
     bucket.set_burst(NOW, tokens(5));
     bucket.set_burst(at(7), tokens(10));
@@ -117,7 +129,7 @@ fn what_was_lacking_when_the_burst_was_lowered_is_earned_back() {
 #[test]
 fn a_raise_adds_the_difference_at_once() {
     let mut bucket = FleetBucket::full(NOW, tokens(10));
-    bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
+    take(&mut bucket, NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
     bucket.set_burst(NOW, tokens(20));
     assert_eq!(bucket.left(NOW), tokens(10));
 }
@@ -128,7 +140,7 @@ fn it_tells_when_it_is_full() {
     let rate = Rate::from_whole(2);
     bucket.set(NOW, rate, Tokens::ZERO);
     assert_eq!(bucket.full_at(rate), Some(NOW));
-    bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
+    take(&mut bucket, NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
     assert_eq!(bucket.full_at(rate), Some(at(5)));
     assert_eq!(bucket.full_at(Rate::ZERO), None);
 }
@@ -136,7 +148,7 @@ fn it_tells_when_it_is_full() {
 #[test]
 fn a_snapshot_holds_all() {
     let mut bucket = ten();
-    bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
+    take(&mut bucket, NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
     promise(&mut bucket, Duration::ZERO);
     bucket.set_burst(NOW, tokens(3));
     let mut restored = FleetBucket::of(at(9), &bucket.snapshot(NOW));
@@ -148,7 +160,7 @@ fn a_snapshot_holds_all() {
 fn a_snapshot_keeps_what_is_lacking_whatever_clients_hold() {
     let mut bucket = FleetBucket::full(NOW, tokens(10));
     bucket.set(NOW, Rate::ZERO, tokens(7));
-    bucket.take(NOW, tokens(2), Tokens::ONE, Tokens::ZERO);
+    take(&mut bucket, NOW, tokens(2), Tokens::ONE, Tokens::ZERO);
     let mut restored = FleetBucket::of(NOW, &bucket.snapshot(NOW));
     restored.set(NOW, Rate::ZERO, tokens(7));
     bucket.set(NOW, Rate::ZERO, tokens(7));
@@ -159,16 +171,16 @@ fn a_snapshot_keeps_what_is_lacking_whatever_clients_hold() {
 fn a_request_that_needs_many_takes_all_or_none() {
     let mut bucket = ten();
     assert_eq!(
-        bucket.take(NOW, tokens(12), tokens(4), Tokens::ZERO),
+        take(&mut bucket, NOW, tokens(12), tokens(4), Tokens::ZERO),
         tokens(8),
         "two of three"
     );
     assert_eq!(
-        bucket.take(NOW, tokens(4), tokens(4), Tokens::ZERO),
+        take(&mut bucket, NOW, tokens(4), tokens(4), Tokens::ZERO),
         Tokens::ZERO
     );
     assert_eq!(
-        bucket.take(NOW, tokens(4), Tokens::ONE, Tokens::ZERO),
+        take(&mut bucket, NOW, tokens(4), Tokens::ONE, Tokens::ZERO),
         tokens(2)
     );
 }
@@ -176,10 +188,15 @@ fn a_request_that_needs_many_takes_all_or_none() {
 #[test]
 fn what_was_taken_before_it_was_there_outlives_a_hand_over() {
     let mut bucket = ten();
-    bucket.take(NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
-    assert_eq!(bucket.advance(NOW), Tokens::ONE);
-    assert_eq!(bucket.advance(NOW), Tokens::ONE, "an eighth was not taken");
-    assert_eq!(bucket.advance(NOW), Tokens::ZERO);
+    take(&mut bucket, NOW, tokens(10), Tokens::ONE, Tokens::ZERO);
+    let mut advance = || {
+        let may = bucket.may_advance(NOW);
+        bucket.charge(NOW, if may { Tokens::ONE } else { Tokens::ZERO });
+        may
+    };
+    assert!(advance());
+    assert!(advance(), "an eighth was not taken");
+    assert!(!advance());
     let mut restored = FleetBucket::of(at(9), &bucket.snapshot(NOW));
     restored.set(at(9), Rate::from_whole(1), Tokens::ZERO);
     assert_eq!(restored.left(at(11)), Tokens::ZERO);

@@ -1,0 +1,139 @@
+//! Limits that the clients of a whole fleet draw of: a resource's own, and that of its pool.
+//!
+//! Each has a [`FleetBucket`] with the tokens that no client has. A draw is charged to all limits of its
+//! resource, or to none (`docs/design-fleet-bucket.md`).
+
+use core::time::Duration;
+
+mod cost;
+mod draw;
+mod fleet_bucket;
+mod mode;
+mod promises;
+mod reports;
+mod stored_bucket;
+mod sums;
+mod turns;
+
+pub(crate) use self::draw::{ChargedLimit, ChargedLimits, Draw, Drawer, DrawingMember};
+pub use self::fleet_bucket::{FleetBucket, FleetBucketSnapshot};
+use self::promises::Promises;
+pub(crate) use self::reports::Report;
+pub use self::stored_bucket::{BucketChange, SLOW_FROM, StoredBucket, is_slow};
+pub(crate) use self::sums::{DrawSums, FleetSums};
+use crate::units::{Capacity, Instant, Tokens};
+
+/// A limit that clients may draw of, with its bucket.
+#[derive(Debug, Default)]
+pub(crate) struct FleetLimit {
+    /// Bucket of the whole fleet, if clients may draw of it: the tokens that nobody has.
+    pub(crate) bucket: Option<FleetBucket>,
+    /// Whether clients draw of it, instead of having leases.
+    pub(crate) is_drawn: bool,
+    /// Time since when clients want much of a limit of which they might have leases.
+    busy_since: Option<Instant>,
+    /// Whether clients have drawn of it.
+    pub(crate) is_used: bool,
+    /// Whether a store has it.
+    pub(crate) is_stored: bool,
+    /// All tokens that clients have drawn of it.
+    pub(crate) drawn: Tokens,
+    /// Tokens that a request usually takes; none if that is not known.
+    cost: Tokens,
+    /// Tokens that are kept for clients below their part.
+    promises: Promises,
+}
+
+// === impl FleetLimit ===
+
+impl FleetLimit {
+    /// Begins with a full bucket of `burst`, if there is none yet.
+    pub(crate) fn begin(&mut self, now: Instant, burst: Tokens) {
+        self.bucket
+            .get_or_insert_with(|| FleetBucket::full(now, burst));
+    }
+
+    /// Begins with the bucket that a store has, of a limit that has `burst` now.
+    pub(crate) fn restore_stored(&mut self, now: Instant, burst: Tokens, stored: StoredBucket) {
+        self.bucket = Some(FleetBucket::restored(now, burst, stored));
+        (self.is_used, self.is_stored) = (true, true);
+    }
+
+    /// Begins with the bucket of a snapshot.
+    pub(crate) fn restore(&mut self, now: Instant, bucket: Option<&FleetBucketSnapshot>) {
+        self.bucket = bucket.map(|bucket| FleetBucket::of(now, bucket));
+        self.is_used = bucket.is_some();
+    }
+
+    /// Takes another burst of the limit.
+    pub(crate) fn set_burst(&mut self, now: Instant, burst: Tokens) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.set_burst(now, burst);
+        }
+        self.promises.clear();
+    }
+
+    /// Fills the bucket until `now`, by the leases until then, and from then on by those of now.
+    /// Tokens that clients hold, or may gather in their own buckets, are part of the burst.
+    pub(crate) fn fill(&mut self, now: Instant, sums: &FleetSums) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.set(now, sums.rate(), sums.held());
+        }
+    }
+
+    /// Takes tokens that the bucket has earned in the stead of a client that was cut off.
+    pub(crate) fn take_back(&mut self, now: Instant, tokens: Tokens) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.charge(now, tokens);
+        }
+    }
+
+    /// Tokens that are left in the bucket.
+    pub(crate) fn left(&self, now: Instant) -> Tokens {
+        self.bucket.map_or(Tokens::ZERO, |bucket| bucket.left(now))
+    }
+
+    /// Notes that clients were granted `tokens`.
+    pub(crate) fn note_drawn(&mut self, tokens: Tokens) {
+        self.drawn = self.drawn.saturating_add(tokens);
+        self.is_used |= tokens > Tokens::ZERO;
+    }
+
+    /// Time until which the bucket is to be remembered without clients: until it is full, if any of
+    /// them has drawn of it.
+    pub(crate) fn full_at(&self, capacity: Capacity) -> Option<Instant> {
+        let bucket = self.bucket.filter(|_| self.is_used);
+        bucket.and_then(|bucket| bucket.full_at(capacity.as_rate()))
+    }
+
+    /// Forgets the bucket if a new one would hold no more.
+    pub(crate) fn forget_if_full(&mut self, now: Instant, capacity: Capacity) {
+        let lasts = self.full_at(capacity).is_some_and(|at| at > now);
+        self.bucket = self.bucket.filter(|_| lasts);
+    }
+
+    /// Returns what is to be stored of the bucket, and whether before an answer tells of its tokens. Nobody holds or
+    /// earns what they do now after `lease`.
+    pub(crate) fn to_store(
+        &mut self,
+        now: Instant,
+        sums: &FleetSums,
+        lease: Duration,
+    ) -> Option<(StoredBucket, bool)> {
+        let withheld = Capacity::from_sum(sums.draws.cut_off)
+            .as_rate()
+            .tokens_in(lease);
+        let held = (sums.held(), withheld);
+        let bucket = self.bucket.as_mut().filter(|_| self.is_used)?;
+        let change = bucket.store_change(now, sums.capacity.as_rate(), held, lease);
+        self.is_stored |= change.is_some();
+        change
+    }
+
+    /// Notes that the store does not have the bucket.
+    pub(crate) fn not_stored(&mut self) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.not_stored();
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! A draw of one client, which is charged to all limits of its resource, or to none.
+
+use core::time::Duration;
+
+use super::mode::DRAWN_BELOW;
+use super::promises::Promise;
+use super::{FleetBucket, FleetLimit, FleetSums};
+use crate::lease::DrawRequest;
+use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
+
+/// The longest time for which clients may have the fleet's bucket owe: that of the filter's `max_debt_ms`.
+const DEBT_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Part of the burst that clients may have drawn ahead together.
+const AHEAD_PARTS: u64 = 8;
+
+/// Part of the burst that may be lacking when clients draw ahead.
+const SPARE_PARTS: u64 = 4;
+
+/// Part of the burst that is kept from members of a pool that have drawn more than their share, while others that have
+/// drawn less wait. With more of it tokens would be lost that nobody comes for in time.
+const HELD_BACK_PARTS: u64 = 3;
+
+/// Limits that one draw is charged to: of the resource, and of its pool.
+#[derive(Debug)]
+pub(crate) struct ChargedLimits<'a>(pub(crate) [Option<ChargedLimit<'a>>; 2]);
+
+/// One of these.
+#[derive(Debug)]
+pub(crate) struct ChargedLimit<'a> {
+    fleet: &'a mut FleetLimit,
+    sums: FleetSums,
+    drawer: Drawer<'a>,
+    /// Tokens that are kept from it for others.
+    kept: Tokens,
+    /// Whether that is because its member has drawn more than its share, and others have drawn less.
+    is_held_back: bool,
+    /// Tokens that this limit lets it have.
+    gives: Tokens,
+}
+
+/// The client that draws, as a limit knows it.
+#[derive(Debug)]
+pub(crate) struct Drawer<'a> {
+    /// Its tie-break.
+    pub(crate) client: u64,
+    /// The member that it is of, if the limit is a pool's.
+    pub(crate) member: Option<DrawingMember<'a>>,
+}
+
+/// Member of a pool whose client draws.
+#[derive(Debug)]
+pub(crate) struct DrawingMember<'a> {
+    /// Its hash.
+    pub(crate) hash: u64,
+    /// Time for which it has drawn more than its share, if it has.
+    pub(crate) above_for: Option<Duration>,
+    /// Its share.
+    pub(crate) share: Rate,
+    /// Number of its clients.
+    pub(crate) clients: u32,
+    /// Time from which its next token is not promised to one of its clients.
+    pub(crate) turn_at: &'a mut Instant,
+}
+
+/// A draw that is to be granted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draw {
+    /// Tokens for which requests wait.
+    pub(crate) needs: Tokens,
+    /// Tokens that the first of these takes, or usually takes.
+    pub(crate) usual: Tokens,
+    pub(crate) wants: Capacity,
+    /// Time of the client's last token.
+    pub(crate) served_at: Instant,
+    /// Whether it asks for more than an equal part all the time.
+    pub(crate) asks_for_more: bool,
+    /// Time after which it may draw again where no token is earned.
+    pub(crate) after: Duration,
+    /// The longest time after which it may draw again.
+    pub(crate) latest: Duration,
+}
+
+/// Tokens that a draw got.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drawn {
+    pub(crate) tokens: Tokens,
+    /// Time after which to draw again, if they are too few.
+    pub(crate) next: Option<Duration>,
+}
+
+// === impl ChargedLimits ===
+
+impl<'a> ChargedLimits<'a> {
+    fn limits(&mut self) -> impl Iterator<Item = &mut ChargedLimit<'a>> {
+        self.0.iter_mut().flatten()
+    }
+
+    /// Fills the buckets until `now`.
+    pub(crate) fn fill(&mut self, now: Instant) {
+        for limit in self.limits() {
+            limit.fleet.fill(now, &limit.sums);
+        }
+    }
+
+    /// Tokens that are left in all buckets.
+    pub(crate) fn left(&mut self, now: Instant) -> Tokens {
+        let left = self.limits().map(|limit| limit.fleet.left(now));
+        left.min().unwrap_or(Tokens::ZERO)
+    }
+
+    /// Notes that a client has spent `room` tokens, the last of them `age` ago, and gives back `returns`.
+    pub(crate) fn note_spent(
+        &mut self,
+        now: Instant,
+        age: Duration,
+        room: Tokens,
+        returns: Tokens,
+    ) {
+        for ChargedLimit { fleet, sums, .. } in self.limits() {
+            if let Some(bucket) = &mut fleet.bucket {
+                bucket.earn_late(now, age, room, sums.held());
+                bucket.give_back(now, returns);
+            }
+        }
+    }
+
+    /// Pays for `owed` tokens that were spent before they were drawn, with a debt of `debt_max` at most. Returns those
+    /// that count as granted.
+    pub(crate) fn pay(&mut self, now: Instant, owed: Tokens, debt_max: Tokens) -> Tokens {
+        let paid = self.limits().map(|limit| limit.pay(now, owed, debt_max));
+        paid.max().unwrap_or(Tokens::ZERO)
+    }
+
+    /// Takes `most` tokens, or what is there: of the whole in all buckets.
+    pub(crate) fn take_part(&mut self, now: Instant, most: Tokens) -> Tokens {
+        let tokens = self.left(now).min(most);
+        self.charge(now, tokens);
+        tokens
+    }
+
+    /// Takes a token that is not there yet, if each bucket may lack it.
+    pub(crate) fn advance(&mut self, now: Instant) -> Tokens {
+        let may = |limit: &mut ChargedLimit<'_>| {
+            let bucket = limit.fleet.bucket;
+            bucket.is_some_and(|bucket| bucket.may_advance(now))
+        };
+        if !self.limits().all(may) {
+            return Tokens::ZERO;
+        }
+        self.charge(now, Tokens::ONE);
+        Tokens::ONE
+    }
+
+    /// Grants the tokens of `draw` that all limits let the client have.
+    pub(crate) fn grant(&mut self, now: Instant, draw: &Draw) -> Drawn {
+        let given = self.limits().map(|limit| limit.offer(now, draw));
+        let tokens = given.min().unwrap_or(Tokens::ZERO);
+        self.charge(now, tokens);
+        let next = self
+            .limits()
+            .filter_map(|limit| limit.note_draw(now, draw, tokens))
+            .max();
+        Drawn { tokens, next }
+    }
+
+    /// Whole tokens that a client that wants `wants` may have beside those that its requests wait for: as many as it
+    /// expects to spend until its next regular request, where all buckets are nearly full. With them its next requests
+    /// need no call.
+    pub(crate) fn ahead(&mut self, now: Instant, wants: Capacity, expected: Tokens) -> Tokens {
+        let ahead = self.limits().map(|limit| limit.ahead(now, wants, expected));
+        ahead.min().unwrap_or(Tokens::ZERO)
+    }
+
+    /// Takes `most` tokens, or as many whole ones as are there.
+    pub(crate) fn take_whole(&mut self, now: Instant, most: Tokens) -> Tokens {
+        let left = self.left(now);
+        let tokens = match left >= most {
+            true => most,
+            false => Tokens::from_whole(left.whole()),
+        };
+        self.charge(now, tokens);
+        tokens
+    }
+
+    /// Notes that `tokens` were granted.
+    pub(crate) fn note_drawn(&mut self, tokens: Tokens) {
+        for limit in self.limits() {
+            limit.fleet.note_drawn(tokens);
+        }
+    }
+
+    fn charge(&mut self, now: Instant, tokens: Tokens) {
+        for limit in self.limits() {
+            if let Some(bucket) = &mut limit.fleet.bucket {
+                bucket.charge(now, tokens);
+            }
+        }
+    }
+}
+
+// === impl ChargedLimit ===
+
+impl<'a> ChargedLimit<'a> {
+    /// The limit of `fleet`, of which `drawer` draws; none without a bucket.
+    pub(crate) fn new(
+        fleet: &'a mut FleetLimit,
+        sums: FleetSums,
+        drawer: Drawer<'a>,
+    ) -> Option<Self> {
+        fleet.bucket.is_some().then_some(Self {
+            fleet,
+            sums,
+            drawer,
+            kept: Tokens::ZERO,
+            is_held_back: false,
+            gives: Tokens::ZERO,
+        })
+    }
+
+    /// Tokens that one turn needs: of bytes any lets a request go on.
+    fn first(&self, draw: &Draw) -> Tokens {
+        match self.sums.unit.is_bytes() {
+            true => Tokens::ONE,
+            false => draw.usual,
+        }
+    }
+
+    /// Tokens that this limit lets the client of `draw` have.
+    fn offer(&mut self, now: Instant, draw: &Draw) -> Tokens {
+        let kept = self.kept_from(now, draw);
+        let first = self.first(draw);
+        let Some(bucket) = &self.fleet.bucket else {
+            return Tokens::ZERO;
+        };
+        self.kept = bucket.keeps(kept, first);
+        self.gives = match self.sums.unit.is_bytes() {
+            true => bucket.usual_part(now, draw.needs, draw.usual.min(self.sums.burst), self.kept),
+            false => bucket.whole_part(now, draw.needs, first, self.kept),
+        };
+        self.gives
+    }
+
+    /// Tokens that are kept from the client for others.
+    fn kept_from(&mut self, now: Instant, draw: &Draw) -> Tokens {
+        let promises = &mut self.fleet.promises;
+        let kept = match draw.asks_for_more {
+            true => promises.for_others(now, draw.wants, draw.served_at),
+            false => Tokens::ZERO,
+        };
+        let member = self.drawer.member.as_ref();
+        let member = member.filter(|member| member.above_for.is_some());
+        self.is_held_back =
+            member.is_some_and(|member| promises.are_for_members_below(now, member.hash));
+        match self.is_held_back {
+            true => self.sums.burst_part(HELD_BACK_PARTS),
+            false => kept,
+        }
+    }
+
+    /// Notes that `draw` got `tokens`. Returns the time after which this limit lets its client draw again.
+    fn note_draw(&mut self, now: Instant, draw: &Draw, tokens: Tokens) -> Option<Duration> {
+        let first = self.first(draw);
+        let turns = self.fleet.turns(&self.sums, draw.wants);
+        let two_turns = self.fleet.time_of_two_turns(&self.sums);
+        let FleetLimit {
+            bucket, promises, ..
+        } = self.fleet;
+        let bucket = bucket.as_mut()?;
+        let is_short = self.gives < draw.needs;
+        if is_short {
+            bucket.note_short();
+        }
+        let has_turn = is_short || (draw.needs > Tokens::ZERO && bucket.is_exhausted(now));
+        let cost = turns.cost;
+        let turn = self.drawer.member.as_mut();
+        let turn = turn.filter(|_| self.is_held_back && is_short);
+        let next = match has_turn {
+            true if let Some(member) = turn => Some(member.turn(now, cost)),
+            true => {
+                let first = first.saturating_add(self.kept);
+                Some(bucket.promise(now, first, turns, draw.after))
+            }
+            false => bucket.debt_paid_in(now),
+        };
+        let next = next.map(|next| next.min(draw.latest));
+        let is_served = tokens > Tokens::ZERO;
+        if is_served {
+            promises.end(self.drawer.client);
+        }
+        if let Some(next) = next.filter(|_| is_short && first <= self.sums.burst) {
+            let promise = Promise {
+                client: self.drawer.client,
+                member_below: self
+                    .drawer
+                    .member
+                    .as_ref()
+                    .filter(|member| member.above_for.is_none())
+                    .map(|member| member.hash),
+                served_at: if is_served { now } else { draw.served_at },
+                wants: draw.wants,
+                tokens: draw.usual,
+                until: now.saturating_add(next.saturating_add(two_turns)),
+            };
+            promises.make(now, promise);
+        }
+        if draw.needs > Tokens::ZERO && !has_turn {
+            bucket.note_granted();
+        }
+        next
+    }
+
+    fn pay(&mut self, now: Instant, owed: Tokens, debt_max: Tokens) -> Tokens {
+        let earned = self.sums.capacity.as_rate().tokens_in(DEBT_MAX);
+        let debt_max = debt_max.min(earned.max(self.sums.burst));
+        let pay = |bucket: &mut FleetBucket| bucket.pay(now, owed, debt_max);
+        self.fleet.bucket.as_mut().map_or(Tokens::ZERO, pay)
+    }
+
+    fn ahead(&self, now: Instant, wants: Capacity, expected: Tokens) -> Tokens {
+        let sums = &self.sums;
+        let lacking = sums.burst_part(SPARE_PARTS);
+        let is_full = self.fleet.left(now) >= sums.burst.saturating_sub(lacking);
+        if self.fleet.in_requests(sums, sums.capacity) < DRAWN_BELOW || !is_full {
+            return Tokens::ZERO;
+        }
+        let most = sums.burst_part(AHEAD_PARTS).as_micros();
+        let part = mul_div(most, wants.as_micros(), sums.wants.max(1));
+        let ahead = expected.min(Tokens::from_micros(part));
+        Tokens::from_whole(ahead.whole())
+    }
+}
+
+// === impl DrawingMember ===
+
+impl DrawingMember<'_> {
+    /// Returns the time until a client of the member has its turn, at the rate of its share: each client has one at
+    /// most.
+    fn turn(&mut self, now: Instant, cost: Tokens) -> Duration {
+        let next = self.above_for.unwrap_or(Duration::ZERO);
+        let each = self.share.time_for(cost).unwrap_or(next);
+        let first = now.saturating_add(next);
+        let last = first.saturating_add(each.saturating_mul(self.clients));
+        let at = (*self.turn_at).max(first).min(last);
+        *self.turn_at = at.saturating_add(each);
+        at.saturating_since(now)
+    }
+}
+
+// === impl DrawRequest ===
+
+impl DrawRequest {
+    /// The same, but no more is given back than its client may have had, if that was `held`.
+    pub(crate) fn of_what_was_held(self, held: Tokens) -> Self {
+        let returns = self.returns.min(held.saturating_sub(self.holds));
+        Self { returns, ..self }
+    }
+}

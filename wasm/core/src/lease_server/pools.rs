@@ -1,0 +1,94 @@
+//! The pools of a lease server.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::Terms;
+use super::buckets::StoredBuckets;
+use crate::deadlines::Deadlines;
+use crate::lease::ResourceId;
+use crate::pool::Pool;
+use crate::units::Instant;
+
+/// Pools that have members, or whose buckets are not full yet, by id.
+#[derive(Debug, Default)]
+pub(super) struct Pools {
+    by_id: BTreeMap<ResourceId, Pool>,
+    /// Pools without members, with the times at which their buckets are full.
+    empty: Deadlines<ResourceId>,
+}
+
+// === impl Pools ===
+
+impl Pools {
+    pub(super) fn get(&self, id: &ResourceId) -> Option<&Pool> {
+        self.by_id.get(id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: &ResourceId) -> Option<&mut Pool> {
+        self.by_id.get_mut(id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ResourceId, &Pool)> {
+        self.by_id.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&ResourceId, &mut Pool)> {
+        self.by_id.iter_mut()
+    }
+
+    /// Keeps `pool`.
+    pub(super) fn insert(&mut self, id: &ResourceId, pool: Pool) {
+        self.by_id.insert(id.clone(), pool);
+    }
+
+    /// Begins the pool that `terms` name, with the bucket that a store has of it, or gives it today's limit.
+    pub(super) fn begin(&mut self, now: Instant, terms: &Terms<'_>, stored: &mut StoredBuckets) {
+        let Some(named) = terms.bounding_pool() else {
+            return;
+        };
+        if let Some(pool) = self.by_id.get_mut(named.pool) {
+            pool.set_limit(now, named.limit);
+            return;
+        }
+        let mut pool = Pool::new(named.pool, named.limit);
+        if let Some(stored) = stored.restore(now, named.pool) {
+            pool.fleet.restore_stored(now, named.limit.burst, stored);
+        }
+        self.insert(named.pool, pool);
+    }
+
+    /// Forgets the pool called `id`, if it has no members and clients have drawn nothing of it; or has it looked at when
+    /// its bucket is full. Returns it, if it is forgotten.
+    pub(super) fn forget_if_empty(&mut self, id: &ResourceId) -> Option<Pool> {
+        let pool = self.by_id.get_mut(id);
+        let pool = pool.filter(|pool| pool.member_count() == 0)?;
+        match pool.full_at() {
+            None => self.by_id.remove(id),
+            Some(full_at) => {
+                self.empty
+                    .set(&mut pool.empty_until, Some(full_at), id.clone());
+                None
+            }
+        }
+    }
+
+    /// Forgets the pools without members whose buckets are full, and returns these.
+    pub(super) fn forget_full(&mut self, now: Instant) -> Vec<(ResourceId, Pool)> {
+        let mut forgotten = Vec::new();
+        while let Some(id) = self.empty.pop_due(now) {
+            if let Some(pool) = self.by_id.get_mut(&id) {
+                pool.empty_until = None;
+                pool.forget_if_full(now);
+            }
+            let pool = self.forget_if_empty(&id);
+            forgotten.extend(pool.map(|pool| (id, pool)));
+        }
+        forgotten
+    }
+
+    /// Time at which a pool is to be forgotten.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.empty.earliest()
+    }
+}
