@@ -114,7 +114,7 @@ impl FleetLimit {
 
     /// Returns what is to be stored of the bucket, and whether before an answer tells of its tokens. Nobody holds or
     /// earns what they do now after `lease`.
-    pub(crate) fn to_store(
+    pub(crate) fn store_change(
         &mut self,
         now: Instant,
         sums: &FleetSums,

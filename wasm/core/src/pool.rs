@@ -298,7 +298,7 @@ impl Pool {
     /// Returns what is to be stored of the bucket, and whether before an answer tells of its tokens.
     pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredBucket, bool)> {
         let sums = self.sums();
-        self.fleet.to_store(now, &sums, self.limit.lease)
+        self.fleet.store_change(now, &sums, self.limit.lease)
     }
 
     /// Tokens that clients of the member have drawn beyond its share.

@@ -105,7 +105,7 @@ mod tests {
     fn promise(client: u64, until: u64) -> Promise {
         Promise {
             client,
-            member_below: (client % 2 == 0).then_some(client),
+            member_below: client.is_multiple_of(2).then_some(client),
             served_at: at(client),
             wants: Capacity::from_whole(1),
             tokens: Tokens::ONE,

@@ -324,7 +324,7 @@ impl Allocation {
     /// Returns what is to be stored of the fleet's bucket, and whether before an answer tells of its tokens.
     pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredBucket, bool)> {
         let sums = self.own_sums()?;
-        self.fleet.to_store(now, &sums, self.limit.lease)
+        self.fleet.store_change(now, &sums, self.limit.lease)
     }
 
     /// Fills the fleet's bucket until `now`, by the leases until then, and from then on by those of now.
