@@ -21,6 +21,8 @@ const LIMITS: &str = "limits:
 - {match: tenant/five, requests: {rate: 5}}
 - {match: tenant/thirty, requests: {rate: 30}}
 - {match: tenant/sixty, requests: {rate: 60, burst: 300}}
+groups: {hourly: {requests: {rate: 0.0027778, burst: 10}}}
+attach: {tenants: {left: hourly, right: hourly}}
 ";
 /// Requests for the tenant thirty, each a 24th of a second after the one before, and of these each so manyth
 /// has one for the tenant five beside it: 0.8 of both limits.
@@ -45,6 +47,12 @@ async fn any_envoys(test: &TestContext) -> Result<()> {
     seen.await?;
     let minute = admitted(&envoys, "minute", 13).await?;
     ensure!(minute == 10, "{minute} of 10 a minute");
+    let left = admitted(&envoys, "left", 7).await?;
+    let right = admitted(&envoys, "right", 7).await?;
+    ensure!(
+        (left, right) == (7, 3),
+        "{left} and {right} of a group's 10"
+    );
     let each = admitted(&envoys, "sixty", 3).await?;
     let mut waits = Vec::new();
     let mut burst = 0;
