@@ -81,10 +81,10 @@ impl FleetLimit {
         }
     }
 
-    /// Takes tokens that the bucket has earned in the stead of a client that was cut off.
-    pub(crate) fn take_back(&mut self, now: Instant, tokens: Tokens) {
+    /// Takes tokens that the bucket, of a limit with `burst`, has earned in the stead of a client that was cut off.
+    pub(crate) fn take_back(&mut self, now: Instant, tokens: Tokens, burst: Tokens) {
         if let Some(bucket) = &mut self.bucket {
-            bucket.charge(now, tokens);
+            bucket.charge(now, tokens.min(burst));
         }
     }
 

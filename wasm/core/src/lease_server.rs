@@ -203,13 +203,22 @@ impl LeaseServer {
                 self.timeouts.insert(next, id.clone());
                 self.look_for_nudges(now, &id);
             } else if let Some(mut slot) = self.resources.remove(&id) {
-                self.buckets.forget(&id, &slot.resource.allocation.fleet);
-                self.leave(&mut slot);
+                self.forget(&id, &mut slot);
             }
         }
         for (id, pool) in self.pools.forget_full(now) {
             self.buckets.forget(&id, &pool.fleet);
         }
+    }
+
+    /// Forgets the resource of `slot`, called `id`.
+    fn forget(&mut self, id: &ResourceId, slot: &mut ResourceSlot) {
+        // A group that was asked for itself may have become a pool.
+        let pool = self.pools.get(id);
+        if pool.is_none_or(|pool| !pool.fleet.is_stored) {
+            self.buckets.forget(id, &slot.resource.allocation.fleet);
+        }
+        self.leave(slot);
     }
 
     /// Takes the resource of `slot` out of its pool.
@@ -289,8 +298,7 @@ impl LeaseServer {
         if self.resources.get(id).is_some_and(empty)
             && let Some(mut slot) = self.resources.remove(id)
         {
-            self.buckets.forget(id, &slot.resource.allocation.fleet);
-            self.leave(&mut slot);
+            self.forget(id, &mut slot);
             self.timeouts.remove(slot.queued_at, id.clone());
         }
     }

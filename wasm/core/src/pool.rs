@@ -87,7 +87,7 @@ pub(crate) struct ResourceTotals {
     pub(crate) wants: Capacity,
     pub(crate) has: u128,
     pub(crate) subclients: u64,
-    /// What clients have drawn, and may use while they are cut off.
+    /// Tokens that clients hold, and their standby capacity.
     pub(crate) draws: DrawSums,
     /// All tokens that clients that were cut off have earned before that was known.
     pub(crate) unearned: Tokens,
@@ -98,6 +98,8 @@ pub(crate) struct ResourceTotals {
 pub(crate) struct PoolView {
     /// Its limit, with the sums over all clients of members.
     pub(crate) sums: FleetSums,
+    /// The part of these that the member has reported.
+    pub(crate) of_member: ResourceTotals,
     /// Whether clients may draw of its bucket.
     pub(crate) has_bucket: bool,
     pub(crate) times: LeaseTimes,
@@ -192,14 +194,23 @@ impl Pool {
         }
     }
 
-    pub(crate) fn join(&mut self, member: &ResourceId, weight: NonZeroU32) -> PoolMembership {
+    /// Makes `member` a member, whose clients have earned `unearned` tokens before, which count no more.
+    pub(crate) fn join(
+        &mut self,
+        member: &ResourceId,
+        weight: NonZeroU32,
+        unearned: Tokens,
+    ) -> PoolMembership {
         self.scopes.insert(member.scope.clone(), ());
         let tie_break = fnv1a(member.scope.as_bytes());
         PoolMembership {
             scope: member.scope.clone(),
             handle: self.members.insert(tie_break, Capacity::ZERO, weight),
             weight,
-            totals: ResourceTotals::default(),
+            totals: ResourceTotals {
+                unearned,
+                ..ResourceTotals::default()
+            },
             excess: (Tokens::ZERO, Instant::ZERO),
             turn_at: Instant::ZERO,
         }
@@ -277,8 +288,8 @@ impl Pool {
     pub(crate) fn fill(&mut self, now: Instant) {
         let sums = self.sums();
         self.fleet.fill(now, &sums);
-        self.fleet
-            .take_back(now, core::mem::take(&mut self.unearned));
+        let unearned = core::mem::take(&mut self.unearned);
+        self.fleet.take_back(now, unearned, self.limit.burst);
     }
 
     /// Time until which the bucket is to be remembered without members, if any of them has drawn of it.
@@ -325,6 +336,7 @@ impl Pool {
     pub(crate) fn view(&self, membership: &PoolMembership) -> PoolView {
         PoolView {
             sums: self.sums(),
+            of_member: membership.totals,
             has_bucket: self.fleet.bucket.is_some(),
             times: LeaseTimes::of(&self.limit),
             divided: self.divided(),

@@ -83,7 +83,7 @@ pub(crate) struct Draw {
 
 /// Tokens that a draw got.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Drawn {
+pub(crate) struct GrantedDraw {
     pub(crate) tokens: Tokens,
     /// Time after which to draw again, if they are too few.
     pub(crate) next: Option<Duration>,
@@ -153,7 +153,7 @@ impl<'a> ChargedLimits<'a> {
     }
 
     /// Grants the tokens of `draw` that all limits let the client have.
-    pub(crate) fn grant(&mut self, now: Instant, draw: &Draw) -> Drawn {
+    pub(crate) fn grant(&mut self, now: Instant, draw: &Draw) -> GrantedDraw {
         let given = self.limits().map(|limit| limit.offer(now, draw));
         let tokens = given.min().unwrap_or(Tokens::ZERO);
         self.charge(now, tokens);
@@ -161,7 +161,7 @@ impl<'a> ChargedLimits<'a> {
             .limits()
             .filter_map(|limit| limit.note_draw(now, draw, tokens))
             .max();
-        Drawn { tokens, next }
+        GrantedDraw { tokens, next }
     }
 
     /// Whole tokens that a client that wants `wants` may have beside those that its requests wait for: as many as it
@@ -276,7 +276,10 @@ impl<'a> ChargedLimit<'a> {
         let turn = self.drawer.member.as_mut();
         let turn = turn.filter(|_| self.is_held_back && is_short);
         let next = match has_turn {
-            true if let Some(member) = turn => Some(member.turn(now, cost)),
+            true if let Some(member) = turn => {
+                let first = first.saturating_add(self.kept);
+                Some(member.turn(now, cost, bucket.time_until(now, first)))
+            }
             true => {
                 let first = first.saturating_add(self.kept);
                 Some(bucket.promise(now, first, turns, draw.after))
@@ -335,10 +338,11 @@ impl<'a> ChargedLimit<'a> {
 
 impl DrawingMember<'_> {
     /// Returns the time until a client of the member has its turn, at the rate of its share: each client has one at
-    /// most.
-    fn turn(&mut self, now: Instant, cost: Tokens) -> Duration {
+    /// most. In `free_in` there will be tokens beside those that are kept.
+    fn turn(&mut self, now: Instant, cost: Tokens, free_in: Option<Duration>) -> Duration {
         let next = self.above_for.unwrap_or(Duration::ZERO);
         let each = self.share.time_for(cost).unwrap_or(next);
+        let next = free_in.map_or(next, |free_in| next.min(free_in.max(each)));
         let first = now.saturating_add(next);
         let last = first.saturating_add(each.saturating_mul(self.clients));
         let at = (*self.turn_at).max(first).min(last);

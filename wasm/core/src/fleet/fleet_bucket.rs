@@ -264,6 +264,11 @@ impl FleetBucket {
         time.filter(|_| self.is_in_debt(now))
     }
 
+    /// Time until it has so many tokens; none if never.
+    pub(super) fn time_until(&self, now: Instant, tokens: Tokens) -> Option<Duration> {
+        self.bucket.time_until(now, tokens)
+    }
+
     /// Whether it owes tokens.
     pub(super) fn is_in_debt(&self, now: Instant) -> bool {
         self.bucket.balance(now) < 0

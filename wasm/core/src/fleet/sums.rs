@@ -17,7 +17,7 @@ pub(crate) struct FleetSums {
     pub(crate) wants: u128,
     /// The most that clients may be using of leases, in micro-units.
     pub(crate) has: u128,
-    /// What they have drawn and may not have spent, and what they may use cut off.
+    /// Tokens that they hold, and their standby capacity.
     pub(crate) draws: DrawSums,
 }
 

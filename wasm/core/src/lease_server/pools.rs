@@ -58,16 +58,32 @@ impl Pools {
         self.insert(named.pool, pool);
     }
 
-    /// Forgets the pool called `id`, if it has no members and clients have drawn nothing of it; or has it looked at when
-    /// its bucket is full. Returns it, if it is forgotten.
+    /// Forgets the pool called `id`, if it has no members and clients have drawn nothing of it; or has it looked at, for
+    /// there is no time here to fill its bucket by. Returns it, if it is forgotten.
     pub(super) fn forget_if_empty(&mut self, id: &ResourceId) -> Option<Pool> {
+        self.forget_or_watch(id, |_| Instant::ZERO)
+    }
+
+    /// Has all pools without members looked at when their buckets are full.
+    pub(super) fn watch_empty(&mut self) {
+        let ids: Vec<_> = self.by_id.keys().cloned().collect();
+        for id in ids {
+            self.forget_or_watch(&id, |full_at| full_at);
+        }
+    }
+
+    fn forget_or_watch(
+        &mut self,
+        id: &ResourceId,
+        look_at: impl FnOnce(Instant) -> Instant,
+    ) -> Option<Pool> {
         let pool = self.by_id.get_mut(id);
         let pool = pool.filter(|pool| pool.member_count() == 0)?;
         match pool.full_at() {
             None => self.by_id.remove(id),
             Some(full_at) => {
-                self.empty
-                    .set(&mut pool.empty_until, Some(full_at), id.clone());
+                let at = Some(look_at(full_at));
+                self.empty.set(&mut pool.empty_until, at, id.clone());
                 None
             }
         }
@@ -81,7 +97,7 @@ impl Pools {
                 pool.empty_until = None;
                 pool.forget_if_full(now);
             }
-            let pool = self.forget_if_empty(&id);
+            let pool = self.forget_or_watch(&id, |full_at| full_at);
             forgotten.extend(pool.map(|pool| (id, pool)));
         }
         forgotten

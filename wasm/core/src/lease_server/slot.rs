@@ -110,11 +110,12 @@ impl ResourceSlot {
             allocation.learning_until = allocation.learning_until.max(learning_until);
         }
         let Some(named) = named else { return };
+        let unearned = self.resource.allocation.unearned;
         match &mut self.pool {
             Some((_, membership)) => membership.weight = named.weight,
             None => {
                 if let Some(pool) = pools.get_mut(named.pool) {
-                    self.pool = Some((named.pool.clone(), pool.join(id, named.weight)));
+                    self.pool = Some((named.pool.clone(), pool.join(id, named.weight, unearned)));
                     self.report(now, pools);
                     self.resource.watch_all();
                 }

@@ -19,13 +19,13 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-use super::{Bounds, DRAINS_MAX, LeaseServer, ResourceSlot, Start};
+use super::{Bounds, DRAINS_MAX, LeaseServer, ResourceSlot, Start, requeue};
 use crate::fleet::FleetBucketSnapshot;
 use crate::lease::{ClientId, Epoch, ResourceId};
 use crate::limit::Limit;
 use crate::pool::Pool;
 use crate::resource::{ClientSnapshot, Resource};
-use crate::units::Instant;
+use crate::units::{Instant, Tokens};
 
 /// State of a lease server, in durations that remain or have passed when it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -257,15 +257,28 @@ impl LeaseServer {
         for resource in snapshot.resources.iter().filter(holds) {
             node.restore(now, resource)?;
         }
-        for pool in &snapshot.pools {
-            node.pools.forget_if_empty(&pool.id);
-        }
+        node.restore_pools(now);
         for (client, time) in &snapshot.drains {
             // There are not too many.
             let until = now.saturating_add(*time);
             let _ = node.drains.set(now, client, until);
         }
         Ok(node)
+    }
+
+    /// Fills the buckets of the pools by the sums of all their members, which are there now.
+    fn restore_pools(&mut self, now: Instant) {
+        for (_, pool) in self.pools.iter_mut() {
+            pool.fill(now);
+        }
+        for (id, slot) in &mut self.resources {
+            if slot.pool.is_some() {
+                slot.report(now, &mut self.pools);
+                slot.resource.watch_all();
+                requeue(&mut self.timeouts, id, slot);
+            }
+        }
+        self.pools.watch_empty();
     }
 
     fn restore(&mut self, now: Instant, snapshot: &ResourceSnapshot) -> Result<(), SnapshotError> {
@@ -287,9 +300,8 @@ impl LeaseServer {
             })?;
             let mut clients = snapshot.clients.iter();
             known.fleet.is_drawn |= clients.any(|client| client.draws.is_offered);
-            slot.pool = Some((pool.clone(), known.join(id, *weight)));
-            slot.report(now, &mut self.pools);
-            slot.resource.watch_all();
+            slot.pool = Some((pool.clone(), known.join(id, *weight, Tokens::ZERO)));
+            slot.count(&mut self.pools);
         }
         let queued_at = slot.resource.poll_timeout().unwrap_or(now);
         self.insert(id, slot, queued_at);

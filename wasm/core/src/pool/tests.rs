@@ -25,7 +25,7 @@ fn members_that_want_something_divide_the_headroom_by_weight() {
         let mut pool = pool("group/gold", &limit);
         let join = |(i, (wants, weight)): (usize, (u64, u32))| {
             let id = ResourceId::new(&std::format!("tenant/{i}"), Unit::Requests).unwrap();
-            let mut membership = pool.join(&id, NonZeroU32::new(weight).unwrap());
+            let mut membership = pool.join(&id, NonZeroU32::new(weight).unwrap(), Tokens::ZERO);
             let totals = ResourceTotals {
                 wants: Capacity::from_whole(wants),
                 ..ResourceTotals::default()

@@ -77,7 +77,7 @@ pub(crate) struct Allocation {
     /// All tokens that clients have drawn.
     pub(in crate::resource) drawn: Tokens,
     /// All tokens that clients that were cut off have earned before that was known.
-    unearned: Tokens,
+    pub(crate) unearned: Tokens,
     /// Attempts and refusals of its clients.
     pub(in crate::resource) traffic: Traffic,
 }

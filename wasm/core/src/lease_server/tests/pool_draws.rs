@@ -29,6 +29,8 @@ struct Site {
     attempts: BTreeMap<(&'static str, usize), u64>,
     /// Wants of clients of members, where they are not one a second.
     wants: BTreeMap<&'static str, u64>,
+    /// Time since the clients have spent their tokens, as they say.
+    spent_for: Duration,
     /// Weights of members, where they are not one.
     weights: BTreeMap<&'static str, NonZeroU32>,
 }
@@ -53,6 +55,7 @@ impl Site {
             granted: BTreeMap::new(),
             attempts: BTreeMap::new(),
             wants: BTreeMap::new(),
+            spent_for: Duration::ZERO,
             weights: BTreeMap::new(),
         }
     }
@@ -111,6 +114,7 @@ impl Site {
                 drawn: drawn.unwrap_or(Tokens::ZERO),
                 needs: Tokens::from_whole(needs),
                 first: Tokens::ONE,
+                spent_for: self.spent_for,
                 ..DrawRequest::default()
             }),
             tally,
@@ -129,6 +133,25 @@ impl Site {
             .server
             .handle_refresh(self.now, &run, &resource, &request, &terms);
         answer.unwrap()
+    }
+
+    /// A client of a resource that is in no pool draws.
+    fn refresh_alone(&mut self, scope: &str, limit: &Limit) {
+        let run = ClientRun::only(ClientId::new("e/0").unwrap());
+        let resource = ResourceId::new(scope, Unit::Requests).unwrap();
+        let wants = Capacity::from_whole(1);
+        let request = LeaseRequest {
+            draw: Some(DrawRequest {
+                account: 1,
+                ..DrawRequest::default()
+            }),
+            ..LeaseRequest::new(self.now.as_nanos(), Capacity::ZERO, wants)
+        };
+        let terms = Terms::of(limit);
+        let answer = self
+            .server
+            .handle_refresh(self.now, &run, &resource, &request, &terms);
+        answer.unwrap();
     }
 
     fn hand_over(&mut self) -> &mut Self {
@@ -206,10 +229,39 @@ fn a_pools_bucket_outlives_a_hand_over() {
     let mut site = Site::per_minute(10, 10);
     assert_eq!(site.draw("tenant/a", 0, 7), 7);
     assert_eq!(site.hand_over().draw("tenant/b", 0, 7), 3);
-    // Also without a member.
+    // Also without a member, and it goes on to fill.
     site.report().after(30_001).hand_over();
     assert_eq!(site.server.resource_count(), 0);
-    assert_eq!(site.draw("tenant/a", 1, 7), 5);
+    assert_eq!(site.after(12_001).draw("tenant/a", 1, 9), 7);
+}
+
+#[test]
+fn tokens_that_are_reported_late_have_been_earned_meanwhile() {
+    let mut site = Site::per_minute(600, 1);
+    let mut got = site.draw("tenant/a", 0, 1);
+    for _ in 0..100 {
+        site.spent_for = Duration::from_millis(20);
+        site.after(20).draw("tenant/a", 0, 0);
+        site.spent_for = Duration::ZERO;
+        got += site.after(80).draw("tenant/a", 0, 1);
+    }
+    assert!(got >= 100, "{got} of ten a second in ten seconds");
+}
+
+#[test]
+fn a_member_brings_no_debt_to_the_pool_that_it_joins() {
+    let mut site = Site::per_minute(600, 10);
+    site.draw("tenant/b", 0, 1);
+    let alone = Limit {
+        burst: Tokens::from_whole(10),
+        ..Limit::new(Capacity::from_whole(10))
+    };
+    for _ in 0..30 {
+        site.after(1000).refresh_alone("tenant/a", &alone);
+    }
+    // It is silent for long, and comes back as a member.
+    site.after(9000).refresh("tenant/a", 0, 0);
+    assert_eq!(site.draw("tenant/b", 0, 5), 5);
 }
 
 #[test]
@@ -270,7 +322,7 @@ fn members_draw_by_their_weights() {
     assert!(three >= 2 * one && one >= 10, "{got:?}");
 }
 
-/// What a client that is cut off may use is not drawn by members beside it.
+/// Members beside it do not draw the standby capacity of a client that is cut off.
 #[test]
 fn a_member_leaves_the_others_what_it_may_use_while_it_is_cut_off() {
     let mut site = Site::per_minute(600, 10);

@@ -69,9 +69,17 @@ impl Allocation {
         })
     }
 
-    /// The limits with their sums: its own, and its pool's as of the last report.
+    /// The limits with their sums: its own, and its pool's with what other members last reported.
     pub(super) fn limits(&self) -> impl Iterator<Item = FleetSums> {
-        let pool = self.pool.map(|pool| pool.sums);
+        let pool = self.pool.map(|pool| FleetSums {
+            has: pool
+                .sums
+                .has
+                .saturating_sub(pool.of_member.has)
+                .saturating_add(self.sum_has),
+            draws: pool.sums.draws.replaced(pool.of_member.draws, self.draws),
+            ..pool.sums
+        });
         [self.own_sums(), pool].into_iter().flatten()
     }
 
@@ -122,11 +130,12 @@ impl Allocation {
         self.replace_totals(before, entry.totals());
         let spent = before.draws.held().saturating_sub(entry.draws.holds);
         let spent = spent.saturating_sub(request.returns);
-        self.report(now, pool);
+        pool.count(|| self.pool_totals());
         // A client that has forgotten what it held does not know when it was spent.
         let room = if is_same { spent } else { Tokens::ZERO };
         let mut limits = self.charged(now, client, pool);
         limits.note_spent(now, request.spent_for, room, request.returns);
+        self.report(now, pool);
     }
 
     /// Decides whether clients draw of any of the limits, of a request that takes `cost`.
@@ -193,7 +202,6 @@ impl Allocation {
         let before = entry.totals();
         entry.draws.granted = entry.draws.granted.saturating_add(tokens);
         entry.draws.holds = entry.draws.holds.saturating_add(tokens);
-        self.drawn = self.drawn.saturating_add(tokens);
         self.charged(now, 0, pool).note_drawn(tokens);
         self.replace_totals(before, entry.totals());
     }
@@ -239,7 +247,8 @@ impl Allocation {
         let drawn = limits.grant(now, &draw);
         let ahead = limits.take_whole(now, ahead);
         entry.draws.granted = entry.draws.granted.saturating_add(paid);
-        self.drawn = self.drawn.saturating_add(paid);
+        let granted = paid.saturating_add(drawn.tokens).saturating_add(ahead);
+        self.drawn = self.drawn.saturating_add(granted);
         let is_short = drawn.tokens < draw.needs;
         if drawn.tokens > Tokens::ZERO {
             entry.served_at = now;

@@ -21,7 +21,6 @@ impl Allocation {
     ) {
         let gets = entry.granted.capacity;
         let part = self.lease_burst(entry, gets);
-        self.report(now, pool);
         if gets > leased && self.begins_with_tokens(now, entry) {
             let before = match leased {
                 Capacity::ZERO => Tokens::ZERO,
