@@ -44,7 +44,7 @@ pub struct Pool {
     hash: u64,
     unit: Unit,
     members: FairShare<TieBreak>,
-    /// Σ [`PoolMembership::has`] over members, in micro-units.
+    /// Σ [`ResourceTotals::has`] over members, in micro-units.
     sum_has: u128,
     subclients: u64,
     /// Σ [`ResourceTotals::draws`] over members.

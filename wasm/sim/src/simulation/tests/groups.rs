@@ -117,7 +117,7 @@ fn law_1_is_checked_for_the_sum_of_a_group() {
         let mut broken = broken.map(|broken| broken.text.clone());
         broken.find(|text| text.starts_with("law 1: the leases of group/gold sum to "))
     };
-    for limits in [GroupLimits::Members(100), GroupLimits::Clients(100)] {
+    for limits in [GroupLimits::Members(200), GroupLimits::Clients(100)] {
         let found = (0..20).find_map(|seed| broken(seed, limits));
         assert!(found.is_some(), "{limits:?}");
     }
@@ -127,7 +127,7 @@ fn law_1_is_checked_for_the_sum_of_a_group() {
 fn limits_of_a_group_may_change() {
     use GroupLimits::{Clients, Members};
     let courses = [
-        [Members(300), Members(80)],
+        [Members(300), Members(160)],
         [Clients(300), Clients(80)],
         [Members(200), Clients(200)],
         [Clients(200), Members(200)],
