@@ -15,7 +15,7 @@ mod stored_bucket;
 mod sums;
 mod turns;
 
-pub(crate) use self::draw::{ChargedLimit, ChargedLimits, Draw, Drawer, DrawingMember};
+pub(crate) use self::draw::{ChargedLimit, ChargedLimits, Draw, DrawingMember};
 pub use self::fleet_bucket::{FleetBucket, FleetBucketSnapshot};
 use self::promises::Promises;
 pub(crate) use self::reports::Report;
@@ -36,8 +36,6 @@ pub(crate) struct FleetLimit {
     pub(crate) is_used: bool,
     /// Whether a store has it.
     pub(crate) is_stored: bool,
-    /// All tokens that clients have drawn of it.
-    pub(crate) drawn: Tokens,
     /// Tokens that a request usually takes; none if that is not known.
     cost: Tokens,
     /// Tokens that are kept for clients below their part.
@@ -91,12 +89,6 @@ impl FleetLimit {
     /// Tokens that are left in the bucket.
     pub(crate) fn left(&self, now: Instant) -> Tokens {
         self.bucket.map_or(Tokens::ZERO, |bucket| bucket.left(now))
-    }
-
-    /// Notes that clients were granted `tokens`.
-    pub(crate) fn note_drawn(&mut self, tokens: Tokens) {
-        self.drawn = self.drawn.saturating_add(tokens);
-        self.is_used |= tokens > Tokens::ZERO;
     }
 
     /// Time until which the bucket is to be remembered without clients: until it is full, if any of

@@ -5,7 +5,6 @@ use core::time::Duration;
 use super::mode::DRAWN_BELOW;
 use super::promises::Promise;
 use super::{FleetBucket, FleetLimit, FleetSums};
-use crate::lease::DrawRequest;
 use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
 
 /// The longest time for which clients may have the fleet's bucket owe: that of the filter's `max_debt_ms`.
@@ -25,27 +24,19 @@ const HELD_BACK_PARTS: u64 = 3;
 #[derive(Debug)]
 pub(crate) struct ChargedLimits<'a>(pub(crate) [Option<ChargedLimit<'a>>; 2]);
 
-/// One of these.
+/// A limit that a draw is charged to.
 #[derive(Debug)]
 pub(crate) struct ChargedLimit<'a> {
     fleet: &'a mut FleetLimit,
     sums: FleetSums,
-    drawer: Drawer<'a>,
-    /// Tokens that are kept from it for others.
+    /// The member whose client draws, if the limit is a pool's.
+    member: Option<DrawingMember<'a>>,
+    /// Tokens that are kept from the client for others.
     kept: Tokens,
     /// Whether that is because its member has drawn more than its share, and others have drawn less.
     is_held_back: bool,
     /// Tokens that this limit lets it have.
     gives: Tokens,
-}
-
-/// The client that draws, as a limit knows it.
-#[derive(Debug)]
-pub(crate) struct Drawer<'a> {
-    /// Its tie-break.
-    pub(crate) client: u64,
-    /// The member that it is of, if the limit is a pool's.
-    pub(crate) member: Option<DrawingMember<'a>>,
 }
 
 /// Member of a pool whose client draws.
@@ -66,6 +57,8 @@ pub(crate) struct DrawingMember<'a> {
 /// A draw that is to be granted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw {
+    /// The client, by its tie-break.
+    pub(crate) client: u64,
     /// Tokens for which requests wait.
     pub(crate) needs: Tokens,
     /// Tokens that the first of these takes, or usually takes.
@@ -183,17 +176,11 @@ impl<'a> ChargedLimits<'a> {
         tokens
     }
 
-    /// Notes that `tokens` were granted.
-    pub(crate) fn note_drawn(&mut self, tokens: Tokens) {
-        for limit in self.limits() {
-            limit.fleet.note_drawn(tokens);
-        }
-    }
-
     fn charge(&mut self, now: Instant, tokens: Tokens) {
         for limit in self.limits() {
             if let Some(bucket) = &mut limit.fleet.bucket {
                 bucket.charge(now, tokens);
+                limit.fleet.is_used |= tokens > Tokens::ZERO;
             }
         }
     }
@@ -202,16 +189,16 @@ impl<'a> ChargedLimits<'a> {
 // === impl ChargedLimit ===
 
 impl<'a> ChargedLimit<'a> {
-    /// The limit of `fleet`, of which `drawer` draws; none without a bucket.
+    /// The limit of `fleet`, of which a client of `member` draws if it is a pool's; none without a bucket.
     pub(crate) fn new(
         fleet: &'a mut FleetLimit,
         sums: FleetSums,
-        drawer: Drawer<'a>,
+        member: Option<DrawingMember<'a>>,
     ) -> Option<Self> {
         fleet.bucket.is_some().then_some(Self {
             fleet,
             sums,
-            drawer,
+            member,
             kept: Tokens::ZERO,
             is_held_back: false,
             gives: Tokens::ZERO,
@@ -248,7 +235,7 @@ impl<'a> ChargedLimit<'a> {
             true => promises.for_others(now, draw.wants, draw.served_at),
             false => Tokens::ZERO,
         };
-        let member = self.drawer.member.as_ref();
+        let member = self.member.as_ref();
         let member = member.filter(|member| member.above_for.is_some());
         self.is_held_back =
             member.is_some_and(|member| promises.are_for_members_below(now, member.hash));
@@ -260,64 +247,72 @@ impl<'a> ChargedLimit<'a> {
 
     /// Notes that `draw` got `tokens`. Returns the time after which this limit lets its client draw again.
     fn note_draw(&mut self, now: Instant, draw: &Draw, tokens: Tokens) -> Option<Duration> {
-        let first = self.first(draw);
+        let is_served = tokens > Tokens::ZERO;
+        if is_served {
+            let client = self.key(draw);
+            self.fleet.promises.end(client);
+        }
+        let next = self.next(now, draw)?;
+        if self.gives < draw.needs && self.first(draw) <= self.sums.burst {
+            let served_at = if is_served { now } else { draw.served_at };
+            self.promise(now, draw, served_at, next);
+        }
+        Some(next)
+    }
+
+    /// Returns the time after which the client of `draw` may draw again, if it got too little, or all that will be there
+    /// is promised.
+    fn next(&mut self, now: Instant, draw: &Draw) -> Option<Duration> {
+        let first = self.first(draw).saturating_add(self.kept);
         let turns = self.fleet.turns(&self.sums, draw.wants);
-        let two_turns = self.fleet.time_of_two_turns(&self.sums);
-        let FleetLimit {
-            bucket, promises, ..
-        } = self.fleet;
-        let bucket = bucket.as_mut()?;
+        let bucket = self.fleet.bucket.as_mut()?;
         let is_short = self.gives < draw.needs;
         if is_short {
             bucket.note_short();
         }
         let has_turn = is_short || (draw.needs > Tokens::ZERO && bucket.is_exhausted(now));
-        let cost = turns.cost;
-        let turn = self.drawer.member.as_mut();
-        let turn = turn.filter(|_| self.is_held_back && is_short);
-        let next = match has_turn {
-            true if let Some(member) = turn => {
-                let first = first.saturating_add(self.kept);
-                Some(member.turn(now, cost, bucket.time_until(now, first)))
-            }
-            true => {
-                let first = first.saturating_add(self.kept);
-                Some(bucket.promise(now, first, turns, draw.after))
-            }
-            false => bucket.debt_paid_in(now),
-        };
-        let next = next.map(|next| next.min(draw.latest));
-        let is_served = tokens > Tokens::ZERO;
-        if is_served {
-            promises.end(self.drawer.client);
-        }
-        if let Some(next) = next.filter(|_| is_short && first <= self.sums.burst) {
-            let promise = Promise {
-                client: self.drawer.client,
-                member_below: self
-                    .drawer
-                    .member
-                    .as_ref()
-                    .filter(|member| member.above_for.is_none())
-                    .map(|member| member.hash),
-                served_at: if is_served { now } else { draw.served_at },
-                wants: draw.wants,
-                tokens: draw.usual,
-                until: now.saturating_add(next.saturating_add(two_turns)),
-            };
-            promises.make(now, promise);
-        }
         if draw.needs > Tokens::ZERO && !has_turn {
             bucket.note_granted();
         }
-        next
+        let member = self.member.as_mut();
+        let next = match member.filter(|_| self.is_held_back && is_short) {
+            Some(member) => Some(member.turn(now, turns.cost, bucket.time_until(now, first))),
+            None if has_turn => Some(bucket.promise(now, first, turns, draw.after)),
+            None => bucket.debt_paid_in(now),
+        };
+        next.map(|next| next.min(draw.latest))
+    }
+
+    /// Keeps the next tokens for the client of `draw`, which had its last one at `served_at` and may draw again after
+    /// `next`.
+    fn promise(&mut self, now: Instant, draw: &Draw, served_at: Instant, next: Duration) {
+        let two_turns = self.fleet.time_of_two_turns(&self.sums);
+        let member = self.member.as_ref();
+        let member_below = member.filter(|member| member.above_for.is_none());
+        let promise = Promise {
+            client: self.key(draw),
+            member_below: member_below.map(|member| member.hash),
+            served_at,
+            wants: draw.wants,
+            tokens: draw.usual,
+            until: now.saturating_add(next.saturating_add(two_turns)),
+        };
+        self.fleet.promises.make(now, promise);
+    }
+
+    /// Key of the client of `draw`: members of a pool may have the same ones.
+    fn key(&self, draw: &Draw) -> u64 {
+        let member = self.member.as_ref();
+        draw.client ^ member.map_or(0, |member| member.hash)
     }
 
     fn pay(&mut self, now: Instant, owed: Tokens, debt_max: Tokens) -> Tokens {
         let earned = self.sums.capacity.as_rate().tokens_in(DEBT_MAX);
         let debt_max = debt_max.min(earned.max(self.sums.burst));
         let pay = |bucket: &mut FleetBucket| bucket.pay(now, owed, debt_max);
-        self.fleet.bucket.as_mut().map_or(Tokens::ZERO, pay)
+        let paid = self.fleet.bucket.as_mut().map_or(Tokens::ZERO, pay);
+        self.fleet.is_used |= paid > Tokens::ZERO;
+        paid
     }
 
     fn ahead(&self, now: Instant, wants: Capacity, expected: Tokens) -> Tokens {
@@ -348,15 +343,5 @@ impl DrawingMember<'_> {
         let at = (*self.turn_at).max(first).min(last);
         *self.turn_at = at.saturating_add(each);
         at.saturating_since(now)
-    }
-}
-
-// === impl DrawRequest ===
-
-impl DrawRequest {
-    /// The same, but no more is given back than its client may have had, if that was `held`.
-    pub(crate) fn of_what_was_held(self, held: Tokens) -> Self {
-        let returns = self.returns.min(held.saturating_sub(self.holds));
-        Self { returns, ..self }
     }
 }

@@ -4,12 +4,22 @@ use core::time::Duration;
 
 use super::grant::suffices;
 use super::{Allocation, ClientEntry, TieBreak};
-use crate::fleet::{ChargedLimit, ChargedLimits, Draw, Drawer, FleetSums, StoredBucket};
+use crate::fleet::{ChargedLimit, ChargedLimits, Draw, FleetSums, StoredBucket};
 use crate::lease::{DrawAnswer, DrawRequest};
 use crate::limit::Algorithm;
 use crate::pool::PoolLink;
 use crate::resource::ClientDraws;
 use crate::units::{Capacity, Instant, Tokens};
+
+// === impl DrawRequest ===
+
+impl DrawRequest {
+    /// The same, but no more is given back than its client may have had, if that was `held`.
+    pub(super) fn of_what_was_held(self, held: Tokens) -> Self {
+        let returns = self.returns.min(held.saturating_sub(self.holds));
+        Self { returns, ..self }
+    }
+}
 
 // === impl ClientDraws ===
 
@@ -83,27 +93,21 @@ impl Allocation {
         [self.own_sums(), pool].into_iter().flatten()
     }
 
-    /// The limits that a draw of `client` is charged to.
+    /// The limits that a draw is charged to.
     pub(super) fn charged<'a>(
         &'a mut self,
         now: Instant,
-        client: TieBreak,
         pool: &'a mut PoolLink<'_>,
     ) -> ChargedLimits<'a> {
         let sums = self.own_sums();
-        let drawer = Drawer {
-            client,
-            member: None,
-        };
-        let own = sums.and_then(|sums| ChargedLimit::new(&mut self.fleet, sums, drawer));
-        ChargedLimits([own, pool.charged(now, client)])
+        let own = sums.and_then(|sums| ChargedLimit::new(&mut self.fleet, sums, None));
+        ChargedLimits([own, pool.charged(now)])
     }
 
     /// Notes whether the client of `entry` draws, and the tokens that it holds.
     pub(super) fn note_draw(
         &mut self,
         now: Instant,
-        client: TieBreak,
         entry: &mut ClientEntry,
         request: Option<&DrawRequest>,
         pool: &mut PoolLink<'_>,
@@ -133,7 +137,7 @@ impl Allocation {
         pool.count(|| self.pool_totals());
         // A client that has forgotten what it held does not know when it was spent.
         let room = if is_same { spent } else { Tokens::ZERO };
-        let mut limits = self.charged(now, client, pool);
+        let mut limits = self.charged(now, pool);
         limits.note_spent(now, request.spent_for, room, request.returns);
         self.report(now, pool);
     }
@@ -176,33 +180,26 @@ impl Allocation {
         self.set_standby(now, entry);
         if !entry.draws.is_offered {
             if request.is_some() {
-                self.bring_tokens(now, client, entry, leased, pool);
+                self.bring_tokens(now, entry, leased, pool);
             }
             return self.brought_tokens(now, entry, pool);
         }
         self.report(now, pool);
-        self.charged(now, client, pool).fill(now);
+        self.charged(now, pool).fill(now);
         let next = request.and_then(|request| self.grant_tokens(now, client, entry, request, pool));
         Some(DrawAnswer {
             granted: entry.draws.granted,
-            left: self.charged(now, client, pool).left(now),
+            left: self.charged(now, pool).left(now),
             next,
             standby: entry.draws.standby,
         })
     }
 
     /// Notes that the client of `entry` has so many tokens more of the fleet's buckets.
-    pub(super) fn note_tokens(
-        &mut self,
-        now: Instant,
-        entry: &mut ClientEntry,
-        tokens: Tokens,
-        pool: &mut PoolLink<'_>,
-    ) {
+    pub(super) fn note_tokens(&mut self, entry: &mut ClientEntry, tokens: Tokens) {
         let before = entry.totals();
         entry.draws.granted = entry.draws.granted.saturating_add(tokens);
         entry.draws.holds = entry.draws.holds.saturating_add(tokens);
-        self.charged(now, 0, pool).note_drawn(tokens);
         self.replace_totals(before, entry.totals());
     }
 
@@ -233,17 +230,16 @@ impl Allocation {
         request: &DrawRequest,
         pool: &mut PoolLink<'_>,
     ) -> Option<Duration> {
-        let draw = self.draw_of(now, entry, request);
+        let draw = self.draw_of(now, client, entry, request);
         let expected = self.expected(now, entry);
         let spare = entry.draws.holds.saturating_sub(request.needs);
-        let mut limits = self.charged(now, client, pool);
+        let mut limits = self.charged(now, pool);
         let ahead = limits
             .ahead(now, draw.wants, expected)
             .saturating_sub(spare);
         // But for what was paid with an answer that it has not received.
         let paid = entry.draws.granted.saturating_sub(request.drawn);
         let paid = limits.pay(now, request.owed.saturating_sub(paid), request.debt_max);
-        limits.note_drawn(paid);
         let drawn = limits.grant(now, &draw);
         let ahead = limits.take_whole(now, ahead);
         entry.draws.granted = entry.draws.granted.saturating_add(paid);
@@ -261,14 +257,20 @@ impl Allocation {
             self.note_lack(now, draw.wants, pool);
         }
         let tokens = drawn.tokens.saturating_add(ahead);
-        self.note_tokens(now, entry, tokens, pool);
+        self.note_tokens(entry, tokens);
         pool.note_granted(now, tokens);
         self.fill(now);
         self.report(now, pool);
         drawn.next
     }
 
-    fn draw_of(&self, now: Instant, entry: &ClientEntry, request: &DrawRequest) -> Draw {
+    fn draw_of(
+        &self,
+        now: Instant,
+        client: TieBreak,
+        entry: &ClientEntry,
+        request: &DrawRequest,
+    ) -> Draw {
         // Others will soon draw instead of using leases, and will have spent the tokens that they hold; or clients
         // that are cut off come back.
         let times = self.times(now);
@@ -278,6 +280,7 @@ impl Allocation {
         };
         let usual = request.first.saturating_sub(entry.draws.holds);
         Draw {
+            client,
             needs: request.needs.saturating_sub(entry.draws.holds),
             usual: usual.max(Tokens::ONE),
             wants: entry.wants(),

@@ -1,6 +1,6 @@
 //! Tokens of the fleet's bucket that come with leases.
 
-use super::{Allocation, ClientEntry, TieBreak};
+use super::{Allocation, ClientEntry};
 use crate::fleet::ChargedLimits;
 use crate::lease::DrawAnswer;
 use crate::pool::PoolLink;
@@ -14,7 +14,6 @@ impl Allocation {
     pub(super) fn bring_tokens(
         &mut self,
         now: Instant,
-        client: TieBreak,
         entry: &mut ClientEntry,
         leased: Capacity,
         pool: &mut PoolLink<'_>,
@@ -27,9 +26,9 @@ impl Allocation {
                 leased => self.burst(leased),
             };
             let has = before.saturating_add(entry.draws.holds);
-            let mut limits = self.charged(now, client, pool);
+            let mut limits = self.charged(now, pool);
             let tokens = take_for_lease(&mut limits, now, part.saturating_sub(has), has);
-            self.note_tokens(now, entry, tokens, pool);
+            self.note_tokens(entry, tokens);
         }
         // Tokens that it holds, or that are on their way, are soon in its bucket, which counts with its lease.
         let before = entry.totals();
@@ -49,7 +48,7 @@ impl Allocation {
         let begins = self.begins_with_tokens(now, entry);
         begins.then(|| DrawAnswer {
             granted: entry.draws.granted,
-            left: self.charged(now, 0, pool).left(now),
+            left: self.charged(now, pool).left(now),
             next: None,
             standby: Capacity::ZERO,
         })

@@ -63,7 +63,7 @@ impl Allocation {
         self.report(now, pool);
         // It was forgotten what it held.
         let draw = request.draw.map(|draw| draw.of_what_was_held(Tokens::ZERO));
-        self.note_draw(now, tie_break, &mut entry, draw.as_ref(), pool);
+        self.note_draw(now, &mut entry, draw.as_ref(), pool);
         self.note_tally(now, &mut entry, request.tally);
         let leased = entry.granted.capacity.min(request.has);
         let answer = self.settle(now, &mut entry, request, pool);
@@ -110,7 +110,7 @@ impl Allocation {
         let needs = request.draw.filter(|_| !twice);
         let needs = needs.map(|draw| draw.of_what_was_held(held));
         if !twice {
-            self.note_draw(now, tie_break, entry, needs.as_ref(), pool);
+            self.note_draw(now, entry, needs.as_ref(), pool);
             self.note_tally(now, entry, request.tally);
         }
         // While learning, the counted lease may rest on a request that was sent to the master before
