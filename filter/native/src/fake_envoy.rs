@@ -1,8 +1,9 @@
 //! Envoy's side of the C interface for tests: streams and configurations are numbers in pointers.
 
 use core::ffi::{c_char, c_void};
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::envoy::MetadataValue;
 
@@ -37,6 +38,13 @@ pub(crate) struct FakeEnvoy {
 
 static FAKE: Mutex<Option<FakeEnvoy>> = Mutex::new(None);
 
+/// Time after which [`eventually`] looks again although nothing has changed here, and how often it does.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LOOKS_MAX: u32 = 2000;
+
+/// Signals that the fake may have changed.
+static CHANGED: Condvar = Condvar::new();
+
 /// The fake for a short look.
 pub(crate) fn fake() -> Locked {
     let mut fake = FAKE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,6 +64,8 @@ impl core::ops::Deref for Locked {
 
 impl core::ops::DerefMut for Locked {
     fn deref_mut(&mut self) -> &mut FakeEnvoy {
+        // Those that wait look when it is unlocked.
+        CHANGED.notify_all();
         self.0.as_mut().unwrap()
     }
 }
@@ -130,13 +140,18 @@ impl FakeEnvoy {
     }
 }
 
-/// Waits for something that another thread does.
+/// Waits for something that another thread does: it is looked for when the fake changes, and every few milliseconds,
+/// for a thread that ends changes nothing here.
 pub(crate) fn eventually<R>(what: &str, mut look: impl FnMut() -> Option<R>) -> R {
-    for _ in 0..2000 {
+    let mut in_vain = 0;
+    while in_vain < LOOKS_MAX {
         if let Some(found) = look() {
             return found;
         }
-        std::thread::sleep(core::time::Duration::from_millis(5));
+        let changed = CHANGED.wait_timeout(fake().0, LOOK_EVERY);
+        let (fake, waited) = changed.unwrap_or_else(PoisonError::into_inner);
+        drop(fake);
+        in_vain += u32::from(waited.timed_out());
     }
     panic!("waited in vain for {what}");
 }
