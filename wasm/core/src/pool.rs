@@ -24,7 +24,7 @@ use core::time::Duration;
 
 mod draws;
 
-use crate::fleet::{DrawSums, FleetLimit, FleetSums};
+use crate::fleet::{DrawSums, FleetLimit, FleetSums, ShortMembers};
 use crate::hash::fnv1a;
 use crate::lack::Lack;
 use crate::lease::{ResourceId, Unit};
@@ -52,6 +52,8 @@ pub struct Pool {
     unearned: Tokens,
     /// Its limit, as clients of members draw of it.
     pub(crate) fleet: FleetLimit,
+    /// Members that drew in vain.
+    short_members: ShortMembers,
     /// Time at which it is to be looked at that had no members.
     pub(crate) empty_until: Option<Instant>,
     /// The end of the time in which claims do not fit, while a member learns: until then members
@@ -141,6 +143,7 @@ impl Pool {
             draws: DrawSums::default(),
             unearned: Tokens::ZERO,
             fleet: FleetLimit::default(),
+            short_members: ShortMembers::default(),
             empty_until: None,
             crowded_until: Instant::ZERO,
             lack: Lack::default(),

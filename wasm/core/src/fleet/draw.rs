@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::mode::DRAWN_BELOW;
 use super::promises::Promise;
-use super::{FleetBucket, FleetLimit, FleetSums};
+use super::{FleetBucket, FleetLimit, FleetSums, ShortMembers};
 use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
 
 /// The longest time for which clients may have the fleet's bucket owe: that of the filter's `max_debt_ms`.
@@ -17,8 +17,11 @@ const AHEAD_PARTS: u64 = 8;
 const SPARE_PARTS: u64 = 4;
 
 /// Part of the burst that is kept from members of a pool that have drawn more than their share, while others that have
-/// drawn less wait. With more of it tokens would be lost that nobody comes for in time.
+/// drawn less need it. With more of it tokens would be lost that nobody comes for in time.
 const HELD_BACK_PARTS: u64 = 3;
+
+/// Time for which it is remembered that a member drew in vain, in those in which each client could have two requests.
+const SHORT_FOR: u32 = 40;
 
 /// Limits that one draw is charged to: of the resource, and of its pool.
 #[derive(Debug)]
@@ -33,8 +36,6 @@ pub(crate) struct ChargedLimit<'a> {
     member: Option<DrawingMember<'a>>,
     /// Tokens that are kept from the client for others.
     kept: Tokens,
-    /// Whether that is because its member has drawn more than its share, and others have drawn less.
-    is_held_back: bool,
     /// Tokens that this limit lets it have.
     gives: Tokens,
 }
@@ -46,6 +47,8 @@ pub(crate) struct DrawingMember<'a> {
     pub(crate) hash: u64,
     /// Time for which it has drawn more than its share, if it has.
     pub(crate) above_for: Option<Duration>,
+    /// Members of the pool that drew in vain.
+    pub(crate) short_members: &'a mut ShortMembers,
     /// Its share.
     pub(crate) share: Rate,
     /// Number of its clients.
@@ -200,7 +203,6 @@ impl<'a> ChargedLimit<'a> {
             sums,
             member,
             kept: Tokens::ZERO,
-            is_held_back: false,
             gives: Tokens::ZERO,
         })
     }
@@ -215,6 +217,7 @@ impl<'a> ChargedLimit<'a> {
 
     /// Tokens that this limit lets the client of `draw` have.
     fn offer(&mut self, now: Instant, draw: &Draw) -> Tokens {
+        self.forget_short(now);
         let kept = self.kept_from(now, draw);
         let first = self.first(draw);
         let Some(bucket) = &self.fleet.bucket else {
@@ -228,6 +231,14 @@ impl<'a> ChargedLimit<'a> {
         self.gives
     }
 
+    /// Forgets which members drew in vain once the bucket is full.
+    fn forget_short(&mut self, now: Instant) {
+        let is_full = self.fleet.left(now) >= self.sums.burst;
+        if let Some(member) = self.member.as_mut().filter(|_| is_full) {
+            *member.short_members = ShortMembers::default();
+        }
+    }
+
     /// Tokens that are kept from the client for others.
     fn kept_from(&mut self, now: Instant, draw: &Draw) -> Tokens {
         let promises = &mut self.fleet.promises;
@@ -236,11 +247,10 @@ impl<'a> ChargedLimit<'a> {
             false => Tokens::ZERO,
         };
         let member = self.member.as_ref();
-        let member = member.filter(|member| member.above_for.is_some());
-        self.is_held_back =
-            member.is_some_and(|member| promises.are_for_members_below(now, member.hash));
-        match self.is_held_back {
-            true => self.sums.burst_part(HELD_BACK_PARTS),
+        match member.is_some_and(|member| member.is_held_back(now)) {
+            true => kept.max(Tokens::from_whole(
+                self.sums.burst_part(HELD_BACK_PARTS).whole(),
+            )),
             false => kept,
         }
     }
@@ -275,7 +285,8 @@ impl<'a> ChargedLimit<'a> {
             bucket.note_granted();
         }
         let member = self.member.as_mut();
-        let next = match member.filter(|_| self.is_held_back && is_short) {
+        let member = member.filter(|member| is_short && member.is_held_back(now));
+        let next = match member {
             Some(member) => Some(member.turn(now, turns.cost, bucket.time_until(now, first))),
             None if has_turn => Some(bucket.promise(now, first, turns, draw.after)),
             None => bucket.debt_paid_in(now),
@@ -287,11 +298,11 @@ impl<'a> ChargedLimit<'a> {
     /// `next`.
     fn promise(&mut self, now: Instant, draw: &Draw, served_at: Instant, next: Duration) {
         let two_turns = self.fleet.time_of_two_turns(&self.sums);
-        let member = self.member.as_ref();
-        let member_below = member.filter(|member| member.above_for.is_none());
+        if let Some(member) = &mut self.member {
+            member.note_short(now.saturating_add(two_turns.saturating_mul(SHORT_FOR)));
+        }
         let promise = Promise {
             client: self.key(draw),
-            member_below: member_below.map(|member| member.hash),
             served_at,
             wants: draw.wants,
             tokens: draw.usual,
@@ -332,6 +343,19 @@ impl<'a> ChargedLimit<'a> {
 // === impl DrawingMember ===
 
 impl DrawingMember<'_> {
+    /// Whether tokens are kept from it: it has drawn more than its share, and another one less and in vain.
+    fn is_held_back(&self, now: Instant) -> bool {
+        self.above_for.is_some() && self.short_members.has_others(now, self.hash)
+    }
+
+    /// Notes that one of its clients drew in vain; others leave it tokens until then, if it has drawn less than its
+    /// share.
+    fn note_short(&mut self, until: Instant) {
+        if self.above_for.is_none() {
+            self.short_members.note(self.hash, until);
+        }
+    }
+
     /// Returns the time until a client of the member has its turn, at the rate of its share: each client has one at
     /// most. In `free_in` there will be tokens beside those that are kept.
     fn turn(&mut self, now: Instant, cost: Tokens, free_in: Option<Duration>) -> Duration {

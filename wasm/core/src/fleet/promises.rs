@@ -24,8 +24,6 @@ pub(super) struct Promises(Vec<Promise>);
 pub(super) struct Promise {
     /// The client, by its tie-break.
     pub(super) client: u64,
-    /// The member of a pool that it is of, if it has drawn less than its share.
-    pub(super) member_below: Option<u64>,
     /// Time of its last token.
     pub(super) served_at: Instant,
     pub(super) wants: Capacity,
@@ -53,22 +51,11 @@ impl Promises {
         })
     }
 
-    /// Whether tokens are kept for a member of a pool that has drawn less than its share, but for `member`.
-    pub(super) fn are_for_members_below(&mut self, now: Instant, member: u64) -> bool {
-        self.0.retain(|promise| promise.until > now);
-        let others = self.0.iter();
-        others
-            .filter_map(|promise| promise.member_below)
-            .any(|other| other != member)
-    }
-
     /// Keeps tokens for a client at `now`, unless some are kept for it. Of too many those go that were served
     /// last.
     pub(super) fn make(&mut self, now: Instant, promise: Promise) {
         self.0.retain(|other| other.until > now);
-        let mut others = self.0.iter_mut();
-        if let Some(known) = others.find(|other| other.client == promise.client) {
-            known.member_below = promise.member_below;
+        if self.0.iter().any(|other| other.client == promise.client) {
             return;
         }
         self.0.push(promise);
@@ -105,7 +92,6 @@ mod tests {
     fn promise(client: u64, until: u64) -> Promise {
         Promise {
             client,
-            member_below: client.is_multiple_of(2).then_some(client),
             served_at: at(client),
             wants: Capacity::from_whole(1),
             tokens: Tokens::ONE,
@@ -132,17 +118,6 @@ mod tests {
         assert_eq!(kept(&mut promises, 10, 3), Tokens::ZERO);
         promises.make(at(10), promise(1, 20));
         assert_eq!(kept(&mut promises, 10, 3), Tokens::ONE);
-    }
-
-    #[test]
-    fn tokens_are_kept_for_other_members_below_their_share() {
-        let mut promises = Promises::default();
-        promises.make(at(0), promise(1, 10));
-        assert!(!promises.are_for_members_below(at(0), 7));
-        promises.make(at(0), promise(2, 10));
-        assert!(promises.are_for_members_below(at(0), 7));
-        assert!(!promises.are_for_members_below(at(0), 2), "its own");
-        assert!(!promises.are_for_members_below(at(10), 7));
     }
 
     #[test]

@@ -95,10 +95,10 @@ impl PoolLink<'_> {
         let excess = pool.excess(now, membership);
         let above = excess.saturating_sub(sums.burst_part(ABOVE_PARTS));
         let share = pool.allotted(membership).as_rate();
-        let above_for = share.time_for(above);
         let member = DrawingMember {
             hash,
-            above_for: above_for.filter(|_| above > Tokens::ZERO),
+            above_for: share.time_for(above).filter(|_| above > Tokens::ZERO),
+            short_members: &mut pool.short_members,
             share,
             clients: u32::try_from(membership.totals.subclients).unwrap_or(u32::MAX),
             turn_at: &mut membership.turn_at,
