@@ -33,7 +33,8 @@ fn random_tenant_names_cost_bounded_memory_and_nobody_is_refused() {
 
 async fn bounded(test: &TestContext) -> Result<()> {
     let coordinator = test.coordinator(LIMITS).await?;
-    let plugin = by_tenant(&json!({"max_scopes": MAX_SCOPES}));
+    // A busy machine answers late, and is waited for.
+    let plugin = by_tenant(&json!({"max_scopes": MAX_SCOPES, "first_lease_wait_ms": 10_000}));
     let envoy = test.envoy("envoy", 2, &coordinator, &plugin).await?;
     let memory = || envoy.process.memory_bytes();
     let (mut answers, mut few) = ((0, 0), 0);
