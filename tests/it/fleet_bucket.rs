@@ -135,6 +135,33 @@ async fn greedy(test: &TestContext) -> Result<()> {
 }
 
 #[test]
+fn a_high_priority_is_served_first() {
+    run_test("a_high_priority_is_served_first", high_priority);
+}
+
+/// Of five a second an Envoy of a high priority is asked for four, and one of the lowest for forty.
+async fn high_priority(test: &TestContext) -> Result<()> {
+    let coordinator = test.coordinator(LIMITS).await?;
+    let mut plugin = by_tenant(&json!({}));
+    let low = test.envoy("low", 2, &coordinator, &plugin).await?;
+    plugin["scopes"][0]["priority"] = json!(5);
+    let envoys = [low, test.envoy("high", 2, &coordinator, &plugin).await?];
+    let mut next = tokio::time::interval(Duration::from_secs(1) / 40);
+    let (mut high, mut low) = (0, 0);
+    for request in 0..400 {
+        next.tick().await;
+        low += admitted(&envoys[..1], "five", 1).await?;
+        if request % 10 == 0 {
+            high += admitted(&envoys[1..], "five", 1).await?;
+        }
+    }
+    eprintln!("{high} and {low}");
+    ensure!(high >= 36, "{high} of 40 beside {low}");
+    ensure!(high + low >= 50, "{high} and {low} of 55");
+    Ok(())
+}
+
+#[test]
 fn a_killed_coordinator_brings_no_token_back() {
     run_test(
         "a_killed_coordinator_brings_no_token_back",

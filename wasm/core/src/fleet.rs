@@ -5,9 +5,11 @@
 
 use core::time::Duration;
 
+mod bands;
 mod cost;
 mod draw;
 mod fleet_bucket;
+mod member;
 mod mode;
 mod promises;
 mod reports;
@@ -16,8 +18,10 @@ mod stored_bucket;
 mod sums;
 mod turns;
 
-pub(crate) use self::draw::{ChargedLimit, ChargedLimits, Draw, DrawingMember};
+pub(crate) use self::bands::DrawingBands;
+pub(crate) use self::draw::{ChargedLimit, ChargedLimits, Draw};
 pub use self::fleet_bucket::{FleetBucket, FleetBucketSnapshot};
+pub(crate) use self::member::{DrawingMember, MemberDraws};
 use self::promises::Promises;
 pub(crate) use self::reports::Report;
 pub(crate) use self::short_members::ShortMembers;

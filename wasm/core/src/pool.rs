@@ -24,7 +24,7 @@ use core::time::Duration;
 
 mod draws;
 
-use crate::fleet::{DrawSums, FleetLimit, FleetSums, ShortMembers};
+use crate::fleet::{DrawSums, FleetLimit, FleetSums, MemberDraws, ShortMembers};
 use crate::hash::fnv1a;
 use crate::lack::Lack;
 use crate::lease::{ResourceId, Unit};
@@ -76,10 +76,7 @@ pub(crate) struct PoolMembership {
     pub(crate) weight: NonZeroU32,
     /// Totals that the pool was last told.
     totals: ResourceTotals,
-    /// Tokens that its clients have drawn beyond its share, at the time of the last one.
-    excess: (Tokens, Instant),
-    /// Time from which its next token is not promised to one of its clients.
-    turn_at: Instant,
+    draws: MemberDraws,
 }
 
 /// Sums over the clients of one resource.
@@ -205,8 +202,7 @@ impl Pool {
                 unearned,
                 ..ResourceTotals::default()
             },
-            excess: (Tokens::ZERO, Instant::ZERO),
-            turn_at: Instant::ZERO,
+            draws: MemberDraws::default(),
         }
     }
 

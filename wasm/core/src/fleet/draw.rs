@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use super::mode::DRAWN_BELOW;
 use super::promises::Promise;
-use super::{FleetBucket, FleetLimit, FleetSums, ShortMembers};
-use crate::units::{Capacity, Instant, Rate, Tokens, mul_div};
+use super::{DrawingMember, FleetBucket, FleetLimit, FleetSums};
+use crate::units::{Capacity, Instant, Tokens, mul_div};
 
 /// The longest time for which clients may have the fleet's bucket owe: that of the filter's `max_debt_ms`.
 const DEBT_MAX: Duration = Duration::from_secs(60 * 60);
@@ -16,12 +16,9 @@ const AHEAD_PARTS: u64 = 8;
 /// Part of the burst that may be lacking when clients draw ahead.
 const SPARE_PARTS: u64 = 4;
 
-/// Part of the burst that is kept from members of a pool that have drawn more than their share, while others that have
+/// Part of the burst that is kept from members that have drawn more than their share, while others that have
 /// drawn less need it. With more of it tokens would be lost that nobody comes for in time.
 const HELD_BACK_PARTS: u64 = 3;
-
-/// Time for which it is remembered that a member drew in vain, in those in which each client could have two requests.
-const SHORT_FOR: u32 = 40;
 
 /// Limits that one draw is charged to: of the resource, and of its pool.
 #[derive(Debug)]
@@ -32,29 +29,12 @@ pub(crate) struct ChargedLimits<'a>(pub(crate) [Option<ChargedLimit<'a>>; 2]);
 pub(crate) struct ChargedLimit<'a> {
     fleet: &'a mut FleetLimit,
     sums: FleetSums,
-    /// The member whose client draws, if the limit is a pool's.
+    /// The member whose client draws, if there are several.
     member: Option<DrawingMember<'a>>,
     /// Tokens that are kept from the client for others.
     kept: Tokens,
     /// Tokens that this limit lets it have.
     gives: Tokens,
-}
-
-/// Member of a pool whose client draws.
-#[derive(Debug)]
-pub(crate) struct DrawingMember<'a> {
-    /// Its hash.
-    pub(crate) hash: u64,
-    /// Time for which it has drawn more than its share, if it has.
-    pub(crate) above_for: Option<Duration>,
-    /// Members of the pool that drew in vain.
-    pub(crate) short_members: &'a mut ShortMembers,
-    /// Its share.
-    pub(crate) share: Rate,
-    /// Number of its clients.
-    pub(crate) clients: u32,
-    /// Time from which its next token is not promised to one of its clients.
-    pub(crate) turn_at: &'a mut Instant,
 }
 
 /// A draw that is to be granted.
@@ -192,7 +172,7 @@ impl<'a> ChargedLimits<'a> {
 // === impl ChargedLimit ===
 
 impl<'a> ChargedLimit<'a> {
-    /// The limit of `fleet`, of which a client of `member` draws if it is a pool's; none without a bucket.
+    /// The limit of `fleet`, of which a client of `member` draws; none without a bucket.
     pub(crate) fn new(
         fleet: &'a mut FleetLimit,
         sums: FleetSums,
@@ -235,7 +215,7 @@ impl<'a> ChargedLimit<'a> {
     fn forget_short(&mut self, now: Instant) {
         let is_full = self.fleet.left(now) >= self.sums.burst;
         if let Some(member) = self.member.as_mut().filter(|_| is_full) {
-            *member.short_members = ShortMembers::default();
+            member.note_full();
         }
     }
 
@@ -275,6 +255,7 @@ impl<'a> ChargedLimit<'a> {
     fn next(&mut self, now: Instant, draw: &Draw) -> Option<Duration> {
         let first = self.first(draw).saturating_add(self.kept);
         let turns = self.fleet.turns(&self.sums, draw.wants);
+        let two_turns = self.fleet.time_of_two_turns(&self.sums);
         let bucket = self.fleet.bucket.as_mut()?;
         let is_short = self.gives < draw.needs;
         if is_short {
@@ -287,7 +268,10 @@ impl<'a> ChargedLimit<'a> {
         let member = self.member.as_mut();
         let member = member.filter(|member| is_short && member.is_held_back(now));
         let next = match member {
-            Some(member) => Some(member.turn(now, turns.cost, bucket.time_until(now, first))),
+            Some(member) => {
+                let free_in = bucket.time_until(now, first);
+                Some(member.turn(now, turns.cost, free_in, two_turns))
+            }
             None if has_turn => Some(bucket.promise(now, first, turns, draw.after)),
             None => bucket.debt_paid_in(now),
         };
@@ -299,7 +283,7 @@ impl<'a> ChargedLimit<'a> {
     fn promise(&mut self, now: Instant, draw: &Draw, served_at: Instant, next: Duration) {
         let two_turns = self.fleet.time_of_two_turns(&self.sums);
         if let Some(member) = &mut self.member {
-            member.note_short(now.saturating_add(two_turns.saturating_mul(SHORT_FOR)));
+            member.note_short(now, two_turns);
         }
         let promise = Promise {
             client: self.key(draw),
@@ -314,7 +298,7 @@ impl<'a> ChargedLimit<'a> {
     /// Key of the client of `draw`: members of a pool may have the same ones.
     fn key(&self, draw: &Draw) -> u64 {
         let member = self.member.as_ref();
-        draw.client ^ member.map_or(0, |member| member.hash)
+        draw.client ^ member.map_or(0, DrawingMember::hash)
     }
 
     fn pay(&mut self, now: Instant, owed: Tokens, debt_max: Tokens) -> Tokens {
@@ -337,35 +321,5 @@ impl<'a> ChargedLimit<'a> {
         let part = mul_div(most, wants.as_micros(), sums.wants.max(1));
         let ahead = expected.min(Tokens::from_micros(part));
         Tokens::from_whole(ahead.whole())
-    }
-}
-
-// === impl DrawingMember ===
-
-impl DrawingMember<'_> {
-    /// Whether tokens are kept from it: it has drawn more than its share, and another one less and in vain.
-    fn is_held_back(&self, now: Instant) -> bool {
-        self.above_for.is_some() && self.short_members.has_others(now, self.hash)
-    }
-
-    /// Notes that one of its clients drew in vain; others leave it tokens until then, if it has drawn less than its
-    /// share.
-    fn note_short(&mut self, until: Instant) {
-        if self.above_for.is_none() {
-            self.short_members.note(self.hash, until);
-        }
-    }
-
-    /// Returns the time until a client of the member has its turn, at the rate of its share: each client has one at
-    /// most. In `free_in` there will be tokens beside those that are kept.
-    fn turn(&mut self, now: Instant, cost: Tokens, free_in: Option<Duration>) -> Duration {
-        let next = self.above_for.unwrap_or(Duration::ZERO);
-        let each = self.share.time_for(cost).unwrap_or(next);
-        let next = free_in.map_or(next, |free_in| next.min(free_in.max(each)));
-        let first = now.saturating_add(next);
-        let last = first.saturating_add(each.saturating_mul(self.clients));
-        let at = (*self.turn_at).max(first).min(last);
-        *self.turn_at = at.saturating_add(each);
-        at.saturating_since(now)
     }
 }

@@ -1,12 +1,9 @@
 //! Draws of members of a pool, which are charged to its bucket, and go by the members' shares.
 
-use super::{Pool, PoolLink, PoolMembership};
+use super::{Pool, PoolLink};
 use crate::fleet::{ChargedLimit, DrawingMember, FleetBucket, FleetSums, Report, StoredBucket};
 use crate::hash::fnv1a;
 use crate::units::{Instant, Tokens};
-
-/// Part of a pool's burst that a member may draw beyond its share before tokens are kept from it.
-const ABOVE_PARTS: u64 = 8;
 
 // === impl Pool ===
 
@@ -42,13 +39,6 @@ impl Pool {
     pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredBucket, bool)> {
         let sums = self.sums();
         self.fleet.store_change(now, &sums, self.limit.lease)
-    }
-
-    /// Tokens that clients of the member have drawn beyond its share.
-    fn excess(&self, now: Instant, membership: &PoolMembership) -> Tokens {
-        let (excess, at) = membership.excess;
-        let share = self.allotted(membership).as_rate();
-        excess.saturating_sub(share.tokens_in(now.saturating_since(at)))
     }
 
     /// Its limit, with the sums over all clients of members.
@@ -91,26 +81,23 @@ impl PoolLink<'_> {
     pub(crate) fn charged(&mut self, now: Instant) -> Option<ChargedLimit<'_>> {
         let (pool, membership) = self.0.as_mut()?;
         let sums = pool.sums();
-        let hash = fnv1a(membership.scope.as_bytes());
-        let excess = pool.excess(now, membership);
-        let above = excess.saturating_sub(sums.burst_part(ABOVE_PARTS));
         let share = pool.allotted(membership).as_rate();
-        let member = DrawingMember {
-            hash,
-            above_for: share.time_for(above).filter(|_| above > Tokens::ZERO),
-            short_members: &mut pool.short_members,
-            share,
-            clients: u32::try_from(membership.totals.subclients).unwrap_or(u32::MAX),
-            turn_at: &mut membership.turn_at,
-        };
+        let hash = fnv1a(membership.scope.as_bytes());
+        let member = DrawingMember::new(
+            now,
+            (hash, membership.totals.subclients),
+            (share, sums.burst),
+            &mut membership.draws,
+            &mut pool.short_members,
+        );
         ChargedLimit::new(&mut pool.fleet, sums, Some(member))
     }
 
     /// Notes that a client of the resource has drawn `tokens`.
     pub(crate) fn note_granted(&mut self, now: Instant, tokens: Tokens) {
         if let Some((pool, membership)) = &mut self.0 {
-            let excess = pool.excess(now, membership).saturating_add(tokens);
-            membership.excess = (excess.min(pool.limit.burst), now);
+            let (share, burst) = (pool.allotted(membership).as_rate(), pool.limit.burst);
+            membership.draws.note_granted(now, tokens, share, burst);
         }
     }
 

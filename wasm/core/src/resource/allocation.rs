@@ -16,12 +16,14 @@ mod restore;
 mod standby;
 mod turns;
 
+use alloc::boxed::Box;
+
 use self::client_entry::CountedLease;
 use self::client_entry::EntryTotals;
 pub(super) use self::client_entry::{ClientEntry, TieBreak};
 use self::presence::Presence;
 use super::RefreshError;
-use crate::fleet::{DrawSums, FleetLimit};
+use crate::fleet::{DrawSums, DrawingBands, FleetLimit};
 use crate::lack::Lack;
 use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Tally, Unit};
 use crate::lease_times::LeaseTimes;
@@ -72,6 +74,8 @@ pub(crate) struct Allocation {
     pub(crate) is_filling: bool,
     /// Its own limit, as clients draw of it.
     pub(crate) fleet: FleetLimit,
+    /// Its bands, once clients of several draw.
+    bands: Option<Box<DrawingBands>>,
     /// Whether clients draw, of this limit or its pool's, instead of having leases.
     pub(in crate::resource) is_drawn: bool,
     /// All tokens that clients have drawn.
@@ -106,6 +110,7 @@ impl Allocation {
             stirred: false,
             is_filling: false,
             fleet: FleetLimit::default(),
+            bands: None,
             is_drawn: false,
             drawn: Tokens::ZERO,
             unearned: Tokens::ZERO,

@@ -1,6 +1,7 @@
 use super::*;
 use core::time::Duration;
 
+mod band_draws;
 mod by_usage;
 mod costs;
 mod debts;

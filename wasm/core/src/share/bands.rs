@@ -232,6 +232,22 @@ impl<K: Copy + Ord> PriorityBands<K> {
         })
     }
 
+    /// The band of a client's highest priority, with its part of `capacity` as wants; none if all clients are in one.
+    pub(crate) fn band_of(
+        &self,
+        place: &BandHandles<K>,
+        capacity: Capacity,
+        guaranteed: &Guarantees,
+    ) -> Option<Band> {
+        let band = self.band(place.first.priority)?;
+        let weight = u32::try_from(band.fair.sum_weights()).unwrap_or(u32::MAX);
+        (self.bands.len() > 1).then(|| Band {
+            priority: band.priority,
+            wants: self.band_share(band.priority, capacity, guaranteed),
+            subclients: NonZeroU32::new(weight).unwrap_or(NonZeroU32::MIN),
+        })
+    }
+
     /// Part of `capacity` that is for the band `priority`.
     fn band_share(
         &self,

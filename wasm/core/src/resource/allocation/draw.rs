@@ -5,8 +5,8 @@ use core::time::Duration;
 use super::grant::suffices;
 use super::{Allocation, ClientEntry, TieBreak};
 use crate::fleet::{ChargedLimit, ChargedLimits, Draw, FleetSums, StoredBucket};
-use crate::lease::{DrawAnswer, DrawRequest};
-use crate::limit::Algorithm;
+use crate::lease::{Band, DrawAnswer, DrawRequest};
+use crate::limit::{Algorithm, Limit};
 use crate::pool::PoolLink;
 use crate::resource::ClientDraws;
 use crate::units::{Capacity, Instant, Tokens};
@@ -99,8 +99,22 @@ impl Allocation {
         now: Instant,
         pool: &'a mut PoolLink<'_>,
     ) -> ChargedLimits<'a> {
+        self.charged_of(now, None, pool)
+    }
+
+    /// The same of a draw of a client that is of `band`, where there are several.
+    fn charged_of<'a>(
+        &'a mut self,
+        now: Instant,
+        band: Option<&Band>,
+        pool: &'a mut PoolLink<'_>,
+    ) -> ChargedLimits<'a> {
         let sums = self.own_sums();
-        let own = sums.and_then(|sums| ChargedLimit::new(&mut self.fleet, sums, None));
+        let own = sums.and_then(|sums| {
+            let bands = band.map(|band| (self.bands.get_or_insert_default(), band));
+            let member = bands.and_then(|(bands, band)| bands.member(now, band, sums.burst));
+            ChargedLimit::new(&mut self.fleet, sums, member)
+        });
         ChargedLimits([own, pool.charged(now)])
     }
 
@@ -231,9 +245,10 @@ impl Allocation {
         pool: &mut PoolLink<'_>,
     ) -> Option<Duration> {
         let draw = self.draw_of(now, client, entry, request);
+        let band = self.band_of(entry);
         let expected = self.expected(now, entry);
         let spare = entry.draws.holds.saturating_sub(request.needs);
-        let mut limits = self.charged(now, pool);
+        let mut limits = self.charged_of(now, band.as_ref(), pool);
         let ahead = limits
             .ahead(now, draw.wants, expected)
             .saturating_sub(spare);
@@ -258,10 +273,23 @@ impl Allocation {
         }
         let tokens = drawn.tokens.saturating_add(ahead);
         self.note_tokens(entry, tokens);
+        if let Some((bands, band)) = self.bands.as_mut().zip(band) {
+            bands.note_granted(now, &band, tokens, self.limit.burst);
+        }
         pool.note_granted(now, tokens);
         self.fill(now);
         self.report(now, pool);
         drawn.next
+    }
+
+    /// The band of the client of `entry` with its part of the limit, if there are several.
+    fn band_of(&self, entry: &ClientEntry) -> Option<Band> {
+        let Limit {
+            capacity,
+            guaranteed,
+            ..
+        } = &self.limit;
+        self.shares.band_of(&entry.handles, *capacity, guaranteed)
     }
 
     fn draw_of(

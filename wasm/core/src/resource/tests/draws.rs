@@ -1,9 +1,10 @@
 //! Draws of the fleet's bucket.
 
 use alloc::format;
+use core::num::NonZeroU32;
 
 use super::*;
-use crate::lease::{DrawAnswer, DrawRequest, Tally};
+use crate::lease::{Band, Demand, DrawAnswer, DrawRequest, Priority, Tally};
 use crate::traffic::Counts;
 use crate::units::Tokens;
 
@@ -19,6 +20,8 @@ pub(super) struct Drawers {
     attempts: [u64; 3],
     /// Wants of each, a second.
     pub(super) wants: u64,
+    /// Their priority.
+    pub(super) priority: Priority,
     /// Time since which all of them have spent what they say, in seconds.
     spent_for: u64,
     /// Tokens that the one owes that asks.
@@ -46,6 +49,7 @@ impl Drawers {
             clients: [(0, 0); 3],
             attempts: [0; 3],
             wants: 1,
+            priority: Priority::LOWEST,
             spent_for: 0,
             owed: 0,
             debt_max: Tokens::from_whole(20),
@@ -104,8 +108,14 @@ impl Drawers {
             owed: Tokens::from_whole(self.owed),
             debt_max: self.debt_max,
         };
+        let demand = Demand::one(Band {
+            priority: self.priority,
+            wants: Capacity::from_whole(self.wants),
+            subclients: NonZeroU32::MIN,
+        });
         let request = LeaseRequest {
             draw: Some(draw),
+            demand,
             tally: Tally {
                 since: self.sequence,
                 counts: Counts {
