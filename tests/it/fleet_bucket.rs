@@ -241,7 +241,10 @@ async fn admitted_in_all(envoys: &[Envoy], tenant: &str, most: usize) -> Result<
     Ok(passed)
 }
 
-async fn three_envoys(test: &TestContext, coordinator: &Coordinator) -> Result<Vec<Envoy>> {
+pub(crate) async fn three_envoys(
+    test: &TestContext,
+    coordinator: &Coordinator,
+) -> Result<Vec<Envoy>> {
     let plugin = by_tenant(&json!({}));
     let mut envoys = Vec::new();
     for name in ["envoy-1", "envoy-2", "envoy-3"] {
@@ -251,7 +254,7 @@ async fn three_envoys(test: &TestContext, coordinator: &Coordinator) -> Result<V
 }
 
 /// Sends so many requests, to one Envoy after the other. Returns how many pass.
-async fn admitted(envoys: &[Envoy], tenant: &str, requests: usize) -> Result<usize> {
+pub(crate) async fn admitted(envoys: &[Envoy], tenant: &str, requests: usize) -> Result<usize> {
     let mut passed = 0;
     for envoy in envoys.iter().cycle().take(requests) {
         let answer = get_once(envoy.address(), "/", &[(TENANT_HEADER, tenant)]).await?;

@@ -3,13 +3,14 @@
 
 use std::fs;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::json;
 use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{by_tenant, tollgate};
 use tollgate_tests::load::{Flow, Load, sum};
 
+use crate::fleet_bucket::{admitted, three_envoys};
 use crate::test_context::{
     TestContext, assert_near, assert_never_above, print_course, run_test, s,
 };
@@ -75,6 +76,33 @@ async fn share(test: &TestContext) -> Result<()> {
         0.15,
     );
     assert_never_above(&sum(&records), 400.0, 80.0);
+    Ok(())
+}
+
+/// Of ten an hour nothing is earned during the test.
+const TEN: &str = "limits: [{match: \"*\", requests: {rate: 0.0027778, burst: 10}}]\n";
+
+#[test]
+fn ten_an_hour_of_the_root_are_ten_through_the_envoys_of_a_region() {
+    run_test(
+        "ten_an_hour_of_the_root_are_ten_through_the_envoys_of_a_region",
+        ten,
+    );
+}
+
+async fn ten(test: &TestContext) -> Result<()> {
+    let root = test.coordinator(TEN).await?;
+    let region = region(test, "east", &root).await?;
+    let envoys = three_envoys(test, &region).await?;
+    // Nobody knows the limit at the first request, which passes by the safe capacity if the root's answer is late.
+    let first = admitted(&envoys, "acme", 1).await?;
+    tokio::time::sleep(s(1.0)).await;
+    let rest = admitted(&envoys, "acme", 20).await?;
+    eprintln!("{first} and {rest}");
+    ensure!(
+        (9..=11).contains(&(first + rest)),
+        "{first} and {rest} of 10"
+    );
     Ok(())
 }
 

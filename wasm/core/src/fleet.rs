@@ -57,6 +57,12 @@ impl FleetLimit {
             .get_or_insert_with(|| FleetBucket::full(now, burst));
     }
 
+    /// Begins with an empty bucket of a part of a limit, `burst`, if there is none yet.
+    pub(crate) fn begin_empty(&mut self, now: Instant, burst: Tokens) {
+        self.bucket
+            .get_or_insert_with(|| FleetBucket::empty(now, burst));
+    }
+
     /// Begins with the bucket that a store has, of a limit that has `burst` now.
     pub(crate) fn restore_stored(&mut self, now: Instant, burst: Tokens, stored: StoredBucket) {
         self.bucket = Some(FleetBucket::restored(now, burst, stored));
@@ -75,6 +81,26 @@ impl FleetLimit {
             bucket.set_burst(now, burst);
         }
         self.promises.clear();
+    }
+
+    /// Takes another part of a limit that is borrowed, or none. A larger one adds no token. Returns those that have no
+    /// room any more.
+    pub(crate) fn set_borrowed(&mut self, now: Instant, sums: Option<&FleetSums>) -> Tokens {
+        let left = self.left(now);
+        let bucket = self.bucket.as_mut();
+        match bucket.zip(sums) {
+            Some((bucket, sums)) => bucket.resize(now, sums.burst, sums.rate(), sums.held()),
+            // Its tokens end with the lease.
+            None => self.bucket = None,
+        }
+        left.saturating_sub(self.left(now))
+    }
+
+    /// Takes tokens that come with a lease, or back from one.
+    pub(crate) fn give_back(&mut self, now: Instant, tokens: Tokens) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.give_back(now, tokens);
+        }
     }
 
     /// Fills the bucket until `now`, by the leases until then, and from then on by those of now.

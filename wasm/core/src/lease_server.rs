@@ -171,7 +171,10 @@ impl LeaseServer {
                     .advance(&mut slot.queued_at, Instant::ZERO, resource);
             }
         }
-        self.collect(resource);
+        // What is left of borrowed tokens is known at the time of the timeout.
+        if self.parent_leases.is_none() {
+            self.collect(resource);
+        }
     }
 
     /// Drains `client` until `until`: it gets nothing, and its leases shrink to nothing at their
@@ -203,6 +206,10 @@ impl LeaseServer {
                 self.timeouts.insert(next, id.clone());
                 self.look_for_nudges(now, &id);
             } else if let Some(mut slot) = self.resources.remove(&id) {
+                if let Some(parent_leases) = &mut self.parent_leases {
+                    let left = slot.resource.allocation.take_left(now);
+                    parent_leases.leave_tokens(&id, left);
+                }
                 self.forget(&id, &mut slot);
             }
         }

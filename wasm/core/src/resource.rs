@@ -267,9 +267,7 @@ impl Resource {
         self.stir_if_due(now);
         self.allocation.fill(now);
         if self.clients.is_empty() {
-            self.allocation
-                .fleet
-                .forget_if_full(now, self.allocation.limit.capacity);
+            self.allocation.forget_bucket_if_full(now);
         }
     }
 

@@ -32,6 +32,7 @@ use core::time::Duration;
 
 mod lendable;
 mod parent_lease;
+mod parent_tokens;
 
 pub(crate) use self::lendable::{LendableCapacity, LendableSource};
 use self::parent_lease::ParentLease;
@@ -41,7 +42,7 @@ use crate::lease::{Answer, Demand, EpochError, Origin, ResourceId};
 use crate::lease_client::LeaseMessage;
 use crate::limit::Limit;
 use crate::pool::ResourceTotals;
-use crate::units::{Capacity, Instant};
+use crate::units::{Capacity, Instant, Tokens};
 
 /// Time for which the parent's answer for a resource is remembered without clients: as long as a
 /// lease by default, so that a resource whose leases have all ended with the parent's is no
@@ -74,10 +75,23 @@ pub(crate) struct ParentRequest {
     pub(crate) demand: Demand,
     /// The most that they may be using.
     pub(crate) has: Capacity,
+    /// Tokens that came with the lease and go back to the parent.
+    pub(crate) returns: Tokens,
+    /// Tokens for which its bucket has room.
+    pub(crate) lacks: Tokens,
     /// Whether that is by the word of others: they may be using more than is known, or less than a
     /// snapshot said that was taken over, for it does not age on its way.
     pub(crate) hearsay: bool,
 }
+
+/// A resource that has no clients any more.
+const NOBODY: ParentRequest = ParentRequest {
+    demand: Demand::of(Capacity::ZERO),
+    has: Capacity::ZERO,
+    returns: Tokens::ZERO,
+    lacks: Tokens::ZERO,
+    hearsay: false,
+};
 
 // === impl ParentLeases ===
 
@@ -180,6 +194,9 @@ impl ParentLeases {
         let message = match request {
             _ if put_off => None,
             Some(request) => Some(parent_lease.ask(now, self.sequence, self.call_timeout, request)),
+            None if parent_lease.tokens.are_left() => {
+                Some(parent_lease.ask(now, self.sequence, self.call_timeout, NOBODY))
+            }
             None if parent_lease.idle => {
                 self.idle = self.idle.saturating_sub(1);
                 self.parent_leases.remove(id);
@@ -220,6 +237,19 @@ impl ParentLeases {
         let counts = parent_lease.handle_answer(now, sequence, origin, answer);
         requeue(&mut self.due, id, parent_lease);
         counts
+    }
+
+    /// Returns the tokens of the last answer for the resource `id` that no answer before has told of.
+    pub(crate) fn take_tokens(&mut self, id: &ResourceId) -> Tokens {
+        let parent_lease = self.parent_leases.get_mut(id);
+        parent_lease.map_or(Tokens::ZERO, |parent_lease| parent_lease.tokens.take())
+    }
+
+    /// Takes the tokens of a resource that has no clients any more: they go back to the parent.
+    pub(crate) fn leave_tokens(&mut self, id: &ResourceId, tokens: Tokens) {
+        if let Some(parent_lease) = self.parent_leases.get_mut(id) {
+            parent_lease.tokens.leave(tokens);
+        }
     }
 
     /// Makes the request for the resource `id` due, because the parent has named it.

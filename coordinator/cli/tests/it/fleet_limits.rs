@@ -125,6 +125,21 @@ const GROUPS: &[Line] = &[
     line("group/large", "10k/s, with small limits of members", "-", (99.0, 0.0)),
 ];
 
+/// Each region has a part of a limit: of two buckets of half the burst one overflows while the other is empty.
+#[rustfmt::skip]
+const TREE: &[Line] = &[
+    line("tenant/ten", "10/min, 0.8 of it, two regions of 5 Envoys", "-", (80.0, 0.0)),
+    line("tenant/ten-busy", "10/min, three times as much", "-", (95.0, 0.0)),
+    line("tenant/hundred", "100/min, 0.8 of it", "-", (98.0, 0.0)),
+    line("tenant/five", "5/s, 0.8 of it", "-", (75.0, 0.0)),
+    line("tenant/five-busy", "5/s, three times as much", "-", (97.0, 0.5)),
+    line("tenant/fifty", "50/s, 0.8 of it", "-", (99.0, 0.0)),
+    line("tenant/ten-one", "10/min, three times as much, one region", "-", (97.0, 0.0)),
+    line("tenant/five-one", "5/s, 0.8 of it, one region", "-", (96.0, 0.0)),
+    line("tenant/thousand", "1000/s, 0.8 of it", "-", (99.0, 0.0)),
+    line("tenant/flight", "20 in flight, 8 wanted", "-", (93.0, 0.0)),
+];
+
 #[rustfmt::skip]
 const CRASH: &[Line] = &[
     line("tenant/four", "10/h, 4 used, coordinator killed, 12 more", "-", (99.0, 0.0)),
@@ -280,6 +295,11 @@ fn bytes_and_dear_requests_are_counted_in_one_bucket() {
 #[test]
 fn a_groups_members_draw_of_one_bucket() {
     compare("fleet-groups", GROUPS);
+}
+
+#[test]
+fn regions_share_low_limits_of_their_root() {
+    compare("fleet-tree", TREE);
 }
 
 #[test]

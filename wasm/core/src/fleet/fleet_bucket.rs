@@ -70,6 +70,13 @@ pub(super) struct Turns {
 // === impl FleetBucket ===
 
 impl FleetBucket {
+    /// An empty bucket for `whole` tokens, which does not fill yet.
+    pub(super) fn empty(now: Instant, whole: Tokens) -> Self {
+        let mut bucket = Self::full(now, whole);
+        bucket.charge(now, whole);
+        bucket
+    }
+
     /// A full bucket of `whole` tokens, which does not fill yet.
     pub(super) fn full(now: Instant, whole: Tokens) -> Self {
         Self {
@@ -159,6 +166,13 @@ impl FleetBucket {
         let full_since = full_at.filter(|_| rate == self.bucket.rate());
         self.bucket.set(now, rate, self.whole.saturating_sub(held));
         self.full_since = self.is_full(now).then(|| full_since.unwrap_or(now));
+    }
+
+    /// Takes another burst, of a part of a limit: a raise adds nothing.
+    pub(super) fn resize(&mut self, now: Instant, whole: Tokens, rate: Rate, held: Tokens) {
+        self.set(now, self.bucket.rate(), Tokens::ZERO);
+        self.whole = whole;
+        self.set(now, rate, held);
     }
 
     /// Takes another burst of the limit. A raise adds the difference at once, but for what was lacking

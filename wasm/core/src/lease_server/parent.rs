@@ -57,10 +57,14 @@ impl LeaseServer {
         parent_leases.ask(now, max, |id| {
             let slot = resources.get_mut(id)?;
             slot.resource.note_silences(now);
+            let returns = slot.resource.allocation.take_surplus();
+            let lacks = slot.resource.allocation.lacks(now);
             let resource = &slot.resource;
             Some(ParentRequest {
                 demand: slot.demand(pools),
-                has: Capacity::from_sum(resource.sum_has()),
+                has: resource.allocation.lent(),
+                returns,
+                lacks,
                 hearsay: now < resource.learning_until()
                     || taken_over_at.is_some_and(|at| resource.is_from_before(at)),
             })
@@ -105,6 +109,7 @@ impl LeaseServer {
         if let Some(slot) = self.resources.get_mut(id) {
             let limit = slot.resource.limit().clone();
             slot.set_lendable(now, id, &limit, self.parent_leases.as_ref());
+            slot.receive(now, id, self.parent_leases.as_mut());
             self.look_for_nudges(now, id);
         }
     }

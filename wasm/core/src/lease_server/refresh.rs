@@ -178,6 +178,7 @@ impl LeaseServer {
         }
         let mut slot = ResourceSlot::new(resource, now);
         slot.set_lendable(now, call.id, terms.limit, self.parent_leases.as_ref());
+        slot.receive(now, call.id, self.parent_leases.as_mut());
         slot.follow(now, &mut self.pools, call.id, terms, learning_until);
         let clients_max = self.bounds.max_clients_per_resource.min(self.free_leases());
         let (resource, mut pool) = slot.linked(&mut self.pools);

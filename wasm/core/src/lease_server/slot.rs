@@ -90,7 +90,20 @@ impl ResourceSlot {
         parent_leases: Option<&ParentLeases>,
     ) {
         let lendable = parent_leases.map(|leases| leases.lendable(now, id, limit));
-        self.resource.allocation.set_lendable(lendable);
+        self.resource.allocation.set_lendable(now, lendable);
+    }
+
+    /// Takes the tokens that came with the parent's lease of the resource `id`.
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        id: &ResourceId,
+        parent_leases: Option<&mut ParentLeases>,
+    ) {
+        if let Some(parent_leases) = parent_leases {
+            let tokens = parent_leases.take_tokens(id);
+            self.resource.allocation.receive(now, tokens);
+        }
     }
 
     /// Makes the resource, called `id`, a member of the pool that `terms` name, and of no other. In

@@ -3,6 +3,7 @@ mod learning;
 mod nudges;
 mod pool_draws;
 mod pools;
+mod tree_tokens;
 
 use alloc::string::ToString as _;
 use core::num::NonZeroU64;

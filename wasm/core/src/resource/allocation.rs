@@ -1,6 +1,7 @@
 //! How one resource's capacity is divided: the decisions behind [`Resource`](super::Resource).
 
 mod answer;
+mod borrowed;
 mod by_usage;
 mod client_entry;
 mod draw;
@@ -76,6 +77,8 @@ pub(crate) struct Allocation {
     pub(crate) fleet: FleetLimit,
     /// Its bands, once clients of several draw.
     bands: Option<Box<DrawingBands>>,
+    /// Tokens that are to go back to a parent.
+    surplus: Tokens,
     /// Whether clients draw, of this limit or its pool's, instead of having leases.
     pub(in crate::resource) is_drawn: bool,
     /// All tokens that clients have drawn.
@@ -85,6 +88,9 @@ pub(crate) struct Allocation {
     /// Attempts and refusals of its clients.
     pub(in crate::resource) traffic: Traffic,
 }
+
+/// Demand that a parent is told without clients, until the bucket is full: with it a part of the limit stays here.
+const WHILE_IT_FILLS: Demand = Demand::of(Capacity::from_micros(1));
 
 // === impl Allocation ===
 
@@ -111,6 +117,7 @@ impl Allocation {
             is_filling: false,
             fleet: FleetLimit::default(),
             bands: None,
+            surplus: Tokens::ZERO,
             is_drawn: false,
             drawn: Tokens::ZERO,
             unearned: Tokens::ZERO,
@@ -128,9 +135,11 @@ impl Allocation {
     }
 
     /// Takes the part of the limit that can be lent, if that is borrowed.
-    pub(crate) fn set_lendable(&mut self, lendable: Option<LendableCapacity>) {
+    pub(crate) fn set_lendable(&mut self, now: Instant, lendable: Option<LendableCapacity>) {
         let before = self.lendable();
+        self.fill(now);
         self.lendable = lendable;
+        self.resize_bucket(now);
         self.stirred |= self.lendable() != before;
     }
 
@@ -161,7 +170,10 @@ impl Allocation {
     /// that has to be borrowed until it ends.
     pub(crate) fn demand(&self, pool: Capacity) -> Demand {
         let most = self.most(pool);
-        let demand = self.shares.demand(most, &self.limit.guaranteed);
+        let demand = match self.shares.subclients() {
+            0 if self.fleet.bucket.is_some() => WHILE_IT_FILLS,
+            _ => self.shares.demand(most, &self.limit.guaranteed),
+        };
         match self.sum_gone {
             0 => demand,
             gone => demand.with_more(Capacity::from_sum(gone), most),

@@ -65,6 +65,16 @@ impl LendableCapacity {
         Some(burst_part(burst, capacity, gets).max(Tokens::ONE))
     }
 
+    /// Capacity and burst of the parent's lease, if there is one.
+    pub(crate) fn lease(&self) -> Option<(Capacity, Tokens)> {
+        match self.source {
+            LendableSource::Lease {
+                capacity, burst, ..
+            } => Some((capacity, burst)),
+            _ => None,
+        }
+    }
+
     /// The most that may be lent to `subclients` together.
     pub(crate) fn lendable(&self, subclients: u64) -> Capacity {
         match self.source {

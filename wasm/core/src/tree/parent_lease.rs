@@ -2,13 +2,14 @@
 
 use core::time::Duration;
 
+use super::parent_tokens::ParentTokens;
 use super::{LendableCapacity, LendableSource, ParentRequest};
 use crate::early::{EarlyAllowance, EarlyRate};
 use crate::lease::{Answer, Band, Claim, EpochError, LeaseRequest, NO_FINGERPRINT, Origin};
-use crate::lease_client::{LeaseClient, LeaseMessage, NUDGED};
+use crate::lease_client::{HeldLease, LeaseClient, LeaseMessage, NUDGED};
 use crate::limit::{Limit, SafeCapacity};
 use crate::pool::ResourceTotals;
-use crate::units::{Capacity, Instant};
+use crate::units::{Capacity, Instant, Tokens};
 
 /// Time for which the first answer of a parent, or that of its own, is awaited at most.
 const FIRST_ANSWER_WAIT: Duration = Duration::from_secs(1);
@@ -31,6 +32,8 @@ pub(super) struct ParentLease {
     /// Time of the last request.
     asked_at: Instant,
     reported: ReportedTotals,
+    /// Tokens that come with the lease.
+    pub(super) tokens: ParentTokens,
     /// Early requests because of changed wants.
     early: EarlyAllowance,
     /// Early requests because of nudges.
@@ -81,6 +84,7 @@ impl ParentLease {
             unlimited: false,
             asked_at: Instant::ZERO,
             reported: ReportedTotals::default(),
+            tokens: ParentTokens::default(),
             early: EarlyAllowance::default(),
             early_nudged: EarlyAllowance::default(),
             queued_at: now,
@@ -234,6 +238,10 @@ impl ParentLease {
             false if has > borrowed => Claim::Several,
             false => Claim::Lease,
         };
+        if lease.is_none() {
+            self.tokens.end();
+        }
+        let draw = self.tokens.request(now, request.returns, request.lacks);
         self.report(&request, has);
         self.asked_at = now;
         let demand = request.demand;
@@ -242,6 +250,7 @@ impl ParentLease {
             remaining: (has > Capacity::ZERO).then(|| until.saturating_since(now)),
             fingerprint: lease.map_or(NO_FINGERPRINT, |lease| lease.fingerprint),
             claim,
+            draw: Some(draw),
             ..self.client.request(now, sequence, call_timeout, demand)
         })
     }
@@ -284,8 +293,15 @@ impl ParentLease {
             // All that it claims has ended, also what its clients had of longer leases.
             self.client.give_up(now);
         }
+        let before = self.client.valid_lease(now);
         if !self.client.handle_answer(now, sequence, origin, answer)? {
             return Ok(false);
+        }
+        let burst = |lease: Option<HeldLease>| lease.map_or(Tokens::ZERO, |lease| lease.burst);
+        let grown = burst(self.client.valid_lease(now)).saturating_sub(burst(before));
+        self.tokens.apply(answer.draw.as_ref(), grown);
+        if self.tokens.are_left() {
+            self.client.hurry(self.asked_at, now);
         }
         self.returning = false;
         if core::mem::take(&mut self.nudged) {

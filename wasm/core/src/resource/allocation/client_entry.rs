@@ -129,6 +129,11 @@ impl ClientEntry {
         self.draws != ClientDraws::default()
     }
 
+    /// Whether it is a coordinator: it has leases, and tokens that come with them, and draws none.
+    pub(super) fn lends_on(&self) -> bool {
+        self.term > Epoch(0)
+    }
+
     /// Whether it has a lease from before `at` and has not asked since.
     pub(in crate::resource) fn is_from_before(&self, at: Instant) -> bool {
         self.granted_at <= at && self.has() > Capacity::ZERO

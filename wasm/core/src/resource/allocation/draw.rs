@@ -6,7 +6,7 @@ use super::grant::suffices;
 use super::{Allocation, ClientEntry, TieBreak};
 use crate::fleet::{ChargedLimit, ChargedLimits, Draw, FleetSums, StoredBucket};
 use crate::lease::{Band, DrawAnswer, DrawRequest};
-use crate::limit::{Algorithm, Limit};
+use crate::limit::Algorithm;
 use crate::pool::PoolLink;
 use crate::resource::ClientDraws;
 use crate::units::{Capacity, Instant, Tokens};
@@ -48,30 +48,47 @@ impl ClientDraws {
 impl Allocation {
     /// Whether the client of `entry` draws tokens, or will from its next request on.
     pub(super) fn is_to_draw(&self, entry: &ClientEntry) -> bool {
-        entry.draws.is_offered || (self.is_drawn && entry.can_draw() && !self.unit.is_concurrency())
+        let may = entry.can_draw() && !entry.lends_on() && !self.unit.is_concurrency();
+        entry.draws.is_offered || (self.is_drawn && may)
     }
 
     /// Whether the client of `entry` draws each permit: it has a lease of those in use, and no more.
     pub(super) fn draws_permits(&self, entry: &ClientEntry) -> bool {
-        self.is_drawn && entry.can_draw() && self.unit.is_concurrency()
+        let may = entry.can_draw() && !entry.lends_on();
+        self.is_drawn && may && self.unit.is_concurrency()
     }
 
-    /// Whether there may be a bucket of the whole fleet. Not of what is borrowed, where a draw would have to be
-    /// charged to the parent.
+    /// Whether there may be a bucket of the whole fleet.
     pub(super) fn may_be_drawn(&self) -> bool {
-        let capacity = self.limit.capacity;
-        self.limit.algorithm == Algorithm::FairShare
-            && capacity.min(self.pool_capacity()) > Capacity::ZERO
-            && (self.pool.is_some() || !capacity.is_unlimited())
-            && self.lendable.is_none()
+        let is_fair = self.limit.algorithm == Algorithm::FairShare;
+        let drawable = self.drawable().filter(|_| is_fair);
+        drawable.is_some_and(|(capacity, _)| {
+            capacity.min(self.pool_capacity()) > Capacity::ZERO
+                && (self.pool.is_some() || !capacity.is_unlimited())
+        })
+    }
+
+    /// Capacity and burst of which clients may draw: its own limit, and of one that is borrowed what a lease of the
+    /// parent lends. None while there is no such lease, and of requests in flight.
+    pub(super) fn drawable(&self) -> Option<(Capacity, Tokens)> {
+        let own = (self.limit.capacity, self.limit.burst);
+        let Some(lendable) = self.lendable else {
+            return Some(own);
+        };
+        let (capacity, burst) = lendable.lease()?;
+        match own.0 <= capacity {
+            true => Some(own),
+            false => Some((capacity, burst)),
+        }
     }
 
     /// The resource's own limit with its sums; none without one.
     pub(in crate::resource) fn own_sums(&self) -> Option<FleetSums> {
-        (!self.limit.capacity.is_unlimited()).then(|| FleetSums {
+        let (capacity, burst) = self.drawable()?;
+        (!capacity.is_unlimited()).then(|| FleetSums {
             unit: self.unit,
-            capacity: self.limit.capacity,
-            burst: self.limit.burst,
+            capacity,
+            burst,
             subclients: self.shares.subclients(),
             wants: self.shares.sum_wants(),
             has: self.sum_has,
@@ -142,9 +159,8 @@ impl Allocation {
         }
         let before = entry.totals();
         let is_same = entry.draws.account == request.account;
-        entry.draws = entry
-            .draws
-            .after(request, self.is_drawn && now >= self.learning_until);
+        let is_offered = self.is_drawn && now >= self.learning_until && !entry.lends_on();
+        entry.draws = entry.draws.after(request, is_offered);
         self.replace_totals(before, entry.totals());
         let spent = before.draws.held().saturating_sub(entry.draws.holds);
         let spent = spent.saturating_sub(request.returns);
@@ -170,8 +186,10 @@ impl Allocation {
     }
 
     fn begin_buckets(&mut self, now: Instant, pool: &mut PoolLink<'_>) {
-        if let Some(sums) = self.own_sums() {
-            self.fleet.begin(now, sums.burst);
+        match self.own_sums() {
+            Some(sums) if self.lendable.is_some() => self.fleet.begin_empty(now, sums.burst),
+            Some(sums) => self.fleet.begin(now, sums.burst),
+            None => {}
         }
         pool.begin_bucket(now);
     }
@@ -193,8 +211,8 @@ impl Allocation {
         entry.draws.is_offered |= self.waits_for_lease(now, entry);
         self.set_standby(now, entry);
         if !entry.draws.is_offered {
-            if request.is_some() {
-                self.bring_tokens(now, entry, leased, pool);
+            if let Some(request) = request {
+                self.bring_tokens(now, entry, (leased, request.needs), pool);
             }
             return self.brought_tokens(now, entry, pool);
         }
@@ -284,12 +302,9 @@ impl Allocation {
 
     /// The band of the client of `entry` with its part of the limit, if there are several.
     fn band_of(&self, entry: &ClientEntry) -> Option<Band> {
-        let Limit {
-            capacity,
-            guaranteed,
-            ..
-        } = &self.limit;
-        self.shares.band_of(&entry.handles, *capacity, guaranteed)
+        let (capacity, _) = self.drawable()?;
+        let guaranteed = &self.limit.guaranteed;
+        self.shares.band_of(&entry.handles, capacity, guaranteed)
     }
 
     fn draw_of(
@@ -328,7 +343,18 @@ impl Allocation {
     /// Time until which the fleet's bucket is to be remembered without clients: until it is full, if any of
     /// them has drawn of it.
     pub(in crate::resource) fn full_at(&self) -> Option<Instant> {
-        self.fleet.full_at(self.limit.capacity)
+        let (capacity, _) = self.drawable()?;
+        self.fleet.full_at(capacity)
+    }
+
+    /// Forgets the bucket if a new one would hold no more. Tokens that are borrowed go back to the parent.
+    pub(in crate::resource) fn forget_bucket_if_full(&mut self, now: Instant) {
+        let left = self.fleet.left(now);
+        let (capacity, _) = self.drawable().unwrap_or_default();
+        self.fleet.forget_if_full(now, capacity);
+        if self.fleet.bucket.is_none() && self.lendable.is_some() {
+            self.surplus = self.surplus.saturating_add(left);
+        }
     }
 
     /// Tokens that clients have drawn of the fleet's bucket and may not have spent.
@@ -363,14 +389,14 @@ impl Allocation {
 
     /// Returns what is to be stored of the fleet's bucket, and whether before an answer tells of its tokens.
     pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredBucket, bool)> {
-        let sums = self.own_sums()?;
+        let sums = self.own_sums().filter(|_| self.lendable.is_none())?;
         self.fleet.store_change(now, &sums, self.limit.lease)
     }
 
     /// Fills the fleet's bucket until `now`, by the leases until then, and from then on by those of now.
     pub(in crate::resource) fn fill(&mut self, now: Instant) {
         if let Some(sums) = self.own_sums() {
-            self.fleet.fill(now, &sums);
+            self.fleet.fill(self.lent_until(now), &sums);
         }
     }
 }

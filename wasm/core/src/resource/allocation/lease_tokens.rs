@@ -10,24 +10,31 @@ use crate::units::{Capacity, Instant, Tokens};
 
 impl Allocation {
     /// Gives the client of `entry`, whose lease was of `leased` before, its part of the tokens that are there:
-    /// where its lease grows, the fleet's bucket can hold so much less.
+    /// where its lease grows, the fleet's bucket can hold so much less. A coordinator gets what its bucket `lacks`, too.
     pub(super) fn bring_tokens(
         &mut self,
         now: Instant,
         entry: &mut ClientEntry,
-        leased: Capacity,
+        (leased, lacks): (Capacity, Tokens),
         pool: &mut PoolLink<'_>,
     ) {
         let gets = entry.granted.capacity;
         let part = self.lease_burst(entry, gets);
-        if gets > leased && self.begins_with_tokens(now, entry) {
-            let before = match leased {
-                Capacity::ZERO => Tokens::ZERO,
-                leased => self.burst(leased),
-            };
-            let has = before.saturating_add(entry.draws.holds);
+        let has = match leased {
+            Capacity::ZERO => entry.draws.holds,
+            leased => self.burst(leased).saturating_add(entry.draws.holds),
+        };
+        let grows_by = match gets > leased {
+            true => part.saturating_sub(has),
+            false => Tokens::ZERO,
+        };
+        if self.begins_with_tokens(now, entry) {
+            let lends_on = entry.lends_on();
             let mut limits = self.charged(now, pool);
-            let tokens = take_for_lease(&mut limits, now, part.saturating_sub(has), has);
+            let tokens = match lends_on {
+                true => limits.take_part(now, grows_by.max(lacks.min(part))),
+                false => take_for_lease(&mut limits, now, grows_by, has),
+            };
             self.note_tokens(entry, tokens);
         }
         // Tokens that it holds, or that are on their way, are soon in its bucket, which counts with its lease.
@@ -45,8 +52,11 @@ impl Allocation {
         entry: &ClientEntry,
         pool: &mut PoolLink<'_>,
     ) -> Option<DrawAnswer> {
-        let begins = self.begins_with_tokens(now, entry);
-        begins.then(|| DrawAnswer {
+        let counts = match entry.lends_on() {
+            true => self.counts_tokens(entry),
+            false => self.begins_with_tokens(now, entry),
+        };
+        counts.then(|| DrawAnswer {
             granted: entry.draws.granted,
             left: self.charged(now, pool).left(now),
             next: None,
@@ -61,13 +71,19 @@ impl Allocation {
 
     /// Whether the client of `entry` could draw of the fleet's bucket now.
     fn lets_draw(&self, now: Instant, entry: &ClientEntry) -> bool {
-        self.has_bucket() && self.may_be_drawn() && entry.can_draw() && now >= self.learning_until
+        self.counts_tokens(entry) && now >= self.learning_until
+    }
+
+    /// Whether tokens of a bucket are counted for the client of `entry`.
+    fn counts_tokens(&self, entry: &ClientEntry) -> bool {
+        self.has_bucket() && self.may_be_drawn() && entry.can_draw()
     }
 
     /// Whether the client of `entry` is to have a lease, and others have not given back any of it yet. It draws
     /// what is there meanwhile.
     pub(super) fn waits_for_lease(&self, now: Instant, entry: &ClientEntry) -> bool {
-        self.lets_draw(now, entry) && entry.told(now).capacity == Capacity::ZERO
+        let has_none = entry.told(now).capacity == Capacity::ZERO;
+        self.lets_draw(now, entry) && has_none && !entry.lends_on()
     }
 }
 

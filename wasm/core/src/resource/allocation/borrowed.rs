@@ -1,0 +1,71 @@
+//! Bucket of a limit that is borrowed of a parent: it earns what the parent's lease lends.
+
+use super::Allocation;
+use crate::tree::LendableSource;
+use crate::units::{Capacity, Instant, Tokens, mul_div};
+
+// === impl Allocation ===
+
+impl Allocation {
+    /// The earlier of `now` and the end of the parent's lease: until then the bucket earns.
+    pub(super) fn lent_until(&self, now: Instant) -> Instant {
+        match self.lendable.map(|lendable| lendable.source) {
+            Some(LendableSource::Lease { until, .. }) => until.min(now),
+            _ => now,
+        }
+    }
+
+    /// Takes another part of the limit, or none, for the bucket. Tokens for which it has no room any more go back to the
+    /// parent.
+    pub(super) fn resize_bucket(&mut self, now: Instant) {
+        if self.lendable.is_some() {
+            let sums = self.own_sums();
+            let surplus = self.fleet.set_borrowed(now, sums.as_ref());
+            self.surplus = self.surplus.saturating_add(surplus);
+        }
+    }
+
+    /// Takes tokens that came with the parent's lease.
+    pub(crate) fn receive(&mut self, now: Instant, tokens: Tokens) {
+        let Some(sums) = self.own_sums().filter(|sums| !sums.unit.is_concurrency()) else {
+            return;
+        };
+        self.fleet.begin_empty(now, sums.burst);
+        self.fleet.fill(now, &sums);
+        self.fleet.give_back(now, tokens);
+    }
+
+    /// Returns tokens that are to go back to the parent.
+    pub(crate) fn take_surplus(&mut self) -> Tokens {
+        core::mem::take(&mut self.surplus)
+    }
+
+    /// Tokens for which the bucket has room.
+    pub(crate) fn lacks(&mut self, now: Instant) -> Tokens {
+        self.fill(now);
+        let room = self.own_sums().filter(|_| self.fleet.bucket.is_some());
+        room.map_or(Tokens::ZERO, |sums| {
+            let most = sums.burst.saturating_sub(sums.held());
+            most.saturating_sub(self.fleet.left(now))
+        })
+    }
+
+    /// All tokens that nobody has here.
+    pub(crate) fn take_left(&mut self, now: Instant) -> Tokens {
+        self.fill(now);
+        let left = self.fleet.left(now);
+        self.take_surplus().saturating_add(left)
+    }
+
+    /// The most that clients may be using, in micro-units: what is lent to them, what those use that are cut off, and as
+    /// much of what is borrowed as goes with the tokens that they hold.
+    pub(crate) fn lent(&self) -> Capacity {
+        let holding = self.drawable().map_or(0, |(capacity, burst)| {
+            let holds = u64::try_from(self.draws.holds).unwrap_or(u64::MAX);
+            let holds = holds.min(burst.as_micros());
+            mul_div(capacity.as_micros(), holds, burst.as_micros().into())
+        });
+        let sum = self.sum_has.saturating_add(self.draws.cut_off);
+        Capacity::from_sum(sum.saturating_add(holding.into()))
+    }
+}
