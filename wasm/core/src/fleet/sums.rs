@@ -11,6 +11,8 @@ pub(crate) struct FleetSums {
     pub(crate) capacity: Capacity,
     /// Burst of the limit.
     pub(crate) burst: Tokens,
+    /// Whether it is the part of a limit that is borrowed of a parent.
+    pub(crate) is_borrowed: bool,
     /// Number of clients, with those for which they speak.
     pub(crate) subclients: u64,
     /// Wants, in micro-units.

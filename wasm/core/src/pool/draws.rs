@@ -47,6 +47,7 @@ impl Pool {
             unit: self.unit,
             capacity: self.limit.capacity,
             burst: self.limit.burst,
+            is_borrowed: false,
             subclients: self.subclients,
             wants: self.sum_wants(),
             has: self.sum_has,

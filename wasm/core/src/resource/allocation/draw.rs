@@ -89,6 +89,7 @@ impl Allocation {
             unit: self.unit,
             capacity,
             burst,
+            is_borrowed: self.lendable.is_some(),
             subclients: self.shares.subclients(),
             wants: self.shares.sum_wants(),
             has: self.sum_has,
