@@ -128,8 +128,11 @@ impl Allocation {
     /// Takes `limit` in place of the one known so far.
     pub(crate) fn set_limit(&mut self, now: Instant, limit: &Limit) {
         if self.limit != *limit {
-            self.fleet.set_burst(now, limit.burst);
+            if !self.is_borrowed() {
+                self.fleet.set_burst(now, limit.burst);
+            }
             self.limit = limit.clone();
+            self.resize_bucket(now);
             self.stirred = true;
         }
     }

@@ -17,6 +17,8 @@ struct Tree {
     root: LeaseServer,
     leaves: [LeaseServer; 2],
     limit: Limit,
+    /// The leaves' own limit.
+    own: Limit,
     now: Instant,
     /// Tokens that each client was granted, ever.
     granted: [Tokens; 2],
@@ -41,6 +43,7 @@ impl Tree {
             root: server(),
             leaves: [leaf(), leaf()],
             limit,
+            own: Limit::new(Capacity::UNLIMITED),
             now,
             granted: [Tokens::ZERO; 2],
         }
@@ -65,8 +68,7 @@ impl Tree {
             draw: Some(draw),
             ..LeaseRequest::new(self.now.as_nanos(), Capacity::ZERO, Capacity::from_whole(1))
         };
-        let unlimited = Limit::new(Capacity::UNLIMITED);
-        let terms = Terms::of(&unlimited);
+        let terms = Terms::of(&self.own);
         let server = &mut self.leaves[leaf];
         let answer = server.handle_refresh(self.now, &run, &Self::resource(), &request, &terms);
         let Some(draw) = answer.unwrap().draw else {
@@ -167,4 +169,27 @@ fn a_client_that_comes_back_to_a_leaf_finds_what_was_left() {
     tree.draw(0, 0);
     tree.after(2);
     assert_eq!(tree.draw(0, 10).max(tree.draw(0, 6)), 6);
+}
+
+#[test]
+fn a_limit_of_a_leaf_is_its_own_where_the_root_has_none() {
+    let mut tree = Tree::new();
+    tree.own = core::mem::replace(&mut tree.limit, tree.own.clone());
+    tree.draw(0, 0);
+    tree.after(1);
+    assert_eq!([tree.draw(0, 6), tree.draw(0, 6)], [6, 4]);
+    tree.after(5);
+    tree.own.burst = Tokens::from_whole(12);
+    assert_eq!(tree.draw(0, 6), 2, "a raise counts");
+}
+
+#[test]
+fn a_leafs_own_burst_adds_nothing_to_what_is_borrowed() {
+    let mut tree = Tree::new();
+    tree.ask_for(60);
+    tree.own = Limit {
+        burst: Tokens::from_whole(50),
+        ..tree.limit.clone()
+    };
+    assert_eq!(tree.ask_for(10), [0, 0]);
 }

@@ -7,6 +7,12 @@ use crate::units::{Capacity, Instant, Tokens, mul_div};
 // === impl Allocation ===
 
 impl Allocation {
+    /// Whether the tokens of its bucket are a parent's. Of one without a limit they are its own.
+    pub(super) fn is_borrowed(&self) -> bool {
+        let lease = self.lendable.and_then(|lendable| lendable.lease());
+        lease.is_some_and(|(capacity, _)| !capacity.is_unlimited())
+    }
+
     /// The earlier of `now` and the end of the parent's lease: until then the bucket earns.
     pub(super) fn lent_until(&self, now: Instant) -> Instant {
         match self.lendable.map(|lendable| lendable.source) {
@@ -21,13 +27,16 @@ impl Allocation {
         if self.lendable.is_some() {
             let sums = self.own_sums();
             let surplus = self.fleet.set_borrowed(now, sums.as_ref());
-            self.surplus = self.surplus.saturating_add(surplus);
+            if self.is_borrowed() {
+                self.surplus = self.surplus.saturating_add(surplus);
+            }
         }
     }
 
     /// Takes tokens that came with the parent's lease.
     pub(crate) fn receive(&mut self, now: Instant, tokens: Tokens) {
-        let Some(sums) = self.own_sums().filter(|sums| !sums.unit.is_concurrency()) else {
+        let counts = self.is_borrowed() && !self.unit.is_concurrency();
+        let Some(sums) = self.own_sums().filter(|_| counts) else {
             return;
         };
         self.fleet.begin_empty(now, sums.burst);
@@ -43,7 +52,8 @@ impl Allocation {
     /// Tokens for which the bucket has room.
     pub(crate) fn lacks(&mut self, now: Instant) -> Tokens {
         self.fill(now);
-        let room = self.own_sums().filter(|_| self.fleet.bucket.is_some());
+        let has_bucket = self.fleet.bucket.is_some() && self.is_borrowed();
+        let room = self.own_sums().filter(|_| has_bucket);
         room.map_or(Tokens::ZERO, |sums| {
             let most = sums.burst.saturating_sub(sums.held());
             most.saturating_sub(self.fleet.left(now))
@@ -53,7 +63,10 @@ impl Allocation {
     /// All tokens that nobody has here.
     pub(crate) fn take_left(&mut self, now: Instant) -> Tokens {
         self.fill(now);
-        let left = self.fleet.left(now);
+        let left = match self.is_borrowed() {
+            true => self.fleet.left(now),
+            false => Tokens::ZERO,
+        };
         self.take_surplus().saturating_add(left)
     }
 

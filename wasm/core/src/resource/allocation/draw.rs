@@ -9,6 +9,7 @@ use crate::lease::{Band, DrawAnswer, DrawRequest};
 use crate::limit::Algorithm;
 use crate::pool::PoolLink;
 use crate::resource::ClientDraws;
+use crate::tree::LendableSource;
 use crate::units::{Capacity, Instant, Tokens};
 
 // === impl DrawRequest ===
@@ -69,11 +70,13 @@ impl Allocation {
     }
 
     /// Capacity and burst of which clients may draw: its own limit, and of one that is borrowed what a lease of the
-    /// parent lends. None while there is no such lease, and of requests in flight.
+    /// parent lends. None while there is no such lease.
     pub(super) fn drawable(&self) -> Option<(Capacity, Tokens)> {
         let own = (self.limit.capacity, self.limit.burst);
-        let Some(lendable) = self.lendable else {
-            return Some(own);
+        let lendable = match self.lendable {
+            None => return Some(own),
+            Some(lendable) if lendable.source == LendableSource::Own => return Some(own),
+            Some(lendable) => lendable,
         };
         let (capacity, burst) = lendable.lease()?;
         match own.0 <= capacity {
@@ -89,7 +92,7 @@ impl Allocation {
             unit: self.unit,
             capacity,
             burst,
-            is_borrowed: self.lendable.is_some(),
+            is_borrowed: self.is_borrowed(),
             subclients: self.shares.subclients(),
             wants: self.shares.sum_wants(),
             has: self.sum_has,
@@ -188,7 +191,7 @@ impl Allocation {
 
     fn begin_buckets(&mut self, now: Instant, pool: &mut PoolLink<'_>) {
         match self.own_sums() {
-            Some(sums) if self.lendable.is_some() => self.fleet.begin_empty(now, sums.burst),
+            Some(sums) if self.is_borrowed() => self.fleet.begin_empty(now, sums.burst),
             Some(sums) => self.fleet.begin(now, sums.burst),
             None => {}
         }
@@ -353,7 +356,7 @@ impl Allocation {
         let left = self.fleet.left(now);
         let (capacity, _) = self.drawable().unwrap_or_default();
         self.fleet.forget_if_full(now, capacity);
-        if self.fleet.bucket.is_none() && self.lendable.is_some() {
+        if self.fleet.bucket.is_none() && self.is_borrowed() {
             self.surplus = self.surplus.saturating_add(left);
         }
     }
