@@ -206,10 +206,7 @@ impl LeaseServer {
                 self.timeouts.insert(next, id.clone());
                 self.look_for_nudges(now, &id);
             } else if let Some(mut slot) = self.resources.remove(&id) {
-                if let Some(parent_leases) = &mut self.parent_leases {
-                    let left = slot.resource.allocation.take_left(now);
-                    parent_leases.leave_tokens(&id, left);
-                }
+                self.leave_tokens(now, &id, &mut slot);
                 self.forget(&id, &mut slot);
             }
         }
@@ -226,6 +223,14 @@ impl LeaseServer {
             self.buckets.forget(id, &slot.resource.allocation.fleet);
         }
         self.leave(slot);
+    }
+
+    /// Leaves the borrowed tokens of `slot` to its parent.
+    fn leave_tokens(&mut self, now: Instant, id: &ResourceId, slot: &mut ResourceSlot) {
+        if let Some(parent_leases) = &mut self.parent_leases {
+            let left = slot.resource.allocation.take_left(now);
+            parent_leases.leave_tokens(id, left);
+        }
     }
 
     /// Takes the resource of `slot` out of its pool.

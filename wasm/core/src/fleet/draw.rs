@@ -213,7 +213,8 @@ impl<'a> ChargedLimit<'a> {
 
     /// Forgets which members drew in vain once the bucket is full.
     fn forget_short(&mut self, now: Instant) {
-        let is_full = self.fleet.left(now) >= self.sums.burst;
+        let most = self.sums.burst.saturating_sub(self.sums.held());
+        let is_full = self.fleet.left(now) >= most;
         if let Some(member) = self.member.as_mut().filter(|_| is_full) {
             member.note_full();
         }
@@ -226,13 +227,17 @@ impl<'a> ChargedLimit<'a> {
             true => promises.for_others(now, draw.wants, draw.served_at),
             false => Tokens::ZERO,
         };
-        let member = self.member.as_ref();
-        match member.is_some_and(|member| member.is_held_back(now)) {
+        match self.is_held_back(now) {
             true => kept.max(Tokens::from_whole(
                 self.sums.burst_part(HELD_BACK_PARTS).whole(),
             )),
             false => kept,
         }
+    }
+
+    fn is_held_back(&self, now: Instant) -> bool {
+        let member = self.member.as_ref();
+        member.is_some_and(|member| member.is_held_back(now))
     }
 
     /// Notes that `draw` got `tokens`. Returns the time after which this limit lets its client draw again.
@@ -284,6 +289,9 @@ impl<'a> ChargedLimit<'a> {
         let two_turns = self.fleet.time_of_two_turns(&self.sums);
         if let Some(member) = &mut self.member {
             member.note_short(now, two_turns);
+        }
+        if self.is_held_back(now) {
+            return;
         }
         let promise = Promise {
             client: self.key(draw),

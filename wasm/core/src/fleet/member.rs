@@ -119,7 +119,12 @@ impl<'a> DrawingMember<'a> {
             .map_or(at_most, |each| each.min(at_most));
         let next = next.min(free_in.unwrap_or(at_most).max(each));
         let first = now.saturating_add(next);
-        let last = first.saturating_add(each.saturating_mul(self.clients));
+        // One without a share waits for what others leave.
+        let all = match self.share {
+            Rate::ZERO => at_most,
+            _ => each.saturating_mul(self.clients),
+        };
+        let last = first.saturating_add(all);
         let at = self.draws.turn_at.max(first).min(last);
         self.draws.turn_at = at.saturating_add(each);
         at.saturating_since(now)

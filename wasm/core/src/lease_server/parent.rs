@@ -111,6 +111,9 @@ impl LeaseServer {
             slot.set_lendable(now, id, &limit, self.parent_leases.as_ref());
             slot.receive(now, id, self.parent_leases.as_mut());
             self.look_for_nudges(now, id);
+        } else if let Some(parent_leases) = &mut self.parent_leases {
+            let tokens = parent_leases.take_tokens(id);
+            parent_leases.leave_tokens(id, tokens);
         }
     }
 

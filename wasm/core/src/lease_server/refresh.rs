@@ -190,7 +190,10 @@ impl LeaseServer {
                 self.insert(call.id, slot, queued_at);
                 self.look_for_nudges(now, call.id);
             }
-            None => self.leave(&mut slot),
+            None => {
+                self.leave_tokens(now, call.id, &mut slot);
+                self.leave(&mut slot);
+            }
         }
         answer
     }

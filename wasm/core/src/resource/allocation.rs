@@ -79,6 +79,8 @@ pub(crate) struct Allocation {
     bands: Option<Box<DrawingBands>>,
     /// Tokens that are to go back to a parent.
     surplus: Tokens,
+    /// Time until which borrowed tokens are kept without clients.
+    deserted_until: Option<Instant>,
     /// Whether clients draw, of this limit or its pool's, instead of having leases.
     pub(in crate::resource) is_drawn: bool,
     /// All tokens that clients have drawn.
@@ -118,6 +120,7 @@ impl Allocation {
             fleet: FleetLimit::default(),
             bands: None,
             surplus: Tokens::ZERO,
+            deserted_until: None,
             is_drawn: false,
             drawn: Tokens::ZERO,
             unearned: Tokens::ZERO,
@@ -141,6 +144,7 @@ impl Allocation {
     pub(crate) fn set_lendable(&mut self, now: Instant, lendable: Option<LendableCapacity>) {
         let before = self.lendable();
         self.fill(now);
+        self.end_with_lease(now);
         self.lendable = lendable;
         self.resize_bucket(now);
         self.stirred |= self.lendable() != before;
@@ -163,7 +167,7 @@ impl Allocation {
         let wants = self.shares.sum_wants().saturating_add(self.sum_gone);
         ResourceTotals {
             wants: Capacity::from_sum(wants).min(self.most(pool)),
-            has: self.sum_has,
+            has: self.lent().as_micros().into(),
             subclients: self.shares.active(),
             ..ResourceTotals::default()
         }

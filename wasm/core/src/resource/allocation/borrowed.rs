@@ -1,6 +1,7 @@
 //! Bucket of a limit that is borrowed of a parent: it earns what the parent's lease lends.
 
 use super::Allocation;
+use crate::fleet::FleetSums;
 use crate::tree::LendableSource;
 use crate::units::{Capacity, Instant, Tokens, mul_div};
 
@@ -39,9 +40,48 @@ impl Allocation {
         let Some(sums) = self.own_sums().filter(|_| counts) else {
             return;
         };
-        self.fleet.begin_empty(now, sums.burst);
+        self.begin_borrowed(now, &sums);
         self.fleet.fill(now, &sums);
+        let before = self.fleet.left(now);
         self.fleet.give_back(now, tokens);
+        let taken = self.fleet.left(now).saturating_sub(before);
+        let surplus = tokens.saturating_sub(taken);
+        self.surplus = self.surplus.saturating_add(surplus);
+    }
+
+    /// Begins with what was to go back to the parent, if there is no bucket yet.
+    pub(super) fn begin_borrowed(&mut self, now: Instant, sums: &FleetSums) {
+        if self.fleet.bucket.is_none() {
+            self.fleet.begin_empty(now, sums.burst);
+            let surplus = self.take_surplus();
+            self.fleet.give_back(now, surplus);
+        }
+    }
+
+    /// Gives the tokens of a bucket without clients back, once a bucket of the whole limit would have earned what it lacks.
+    pub(super) fn give_bucket_back(&mut self, now: Instant) {
+        let whole = self
+            .lendable
+            .map_or(Capacity::ZERO, |lendable| lendable.whole);
+        let full_at = self.fleet.full_at(whole).unwrap_or(now);
+        let until = *self.deserted_until.get_or_insert(full_at);
+        if until <= now {
+            let left = self.fleet.left(now);
+            self.surplus = self.surplus.saturating_add(left);
+            self.fleet.bucket = None;
+        }
+    }
+
+    /// Forgets tokens that ended with the parent's lease, if that is over.
+    pub(super) fn end_with_lease(&mut self, now: Instant) {
+        let source = self.lendable.map(|lendable| lendable.source);
+        if let Some(LendableSource::Lease { until, .. }) = source
+            && until <= now
+            && self.is_borrowed()
+        {
+            self.fleet.bucket = None;
+            self.surplus = Tokens::ZERO;
+        }
     }
 
     /// Returns tokens that are to go back to the parent.
@@ -75,7 +115,6 @@ impl Allocation {
     pub(crate) fn lent(&self) -> Capacity {
         let holding = self.drawable().map_or(0, |(capacity, burst)| {
             let holds = u64::try_from(self.draws.holds).unwrap_or(u64::MAX);
-            let holds = holds.min(burst.as_micros());
             mul_div(capacity.as_micros(), holds, burst.as_micros().into())
         });
         let sum = self.sum_has.saturating_add(self.draws.cut_off);

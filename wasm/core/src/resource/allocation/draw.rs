@@ -79,9 +79,10 @@ impl Allocation {
             Some(lendable) => lendable,
         };
         let (capacity, burst) = lendable.lease()?;
-        match own.0 <= capacity {
-            true => Some(own),
-            false => Some((capacity, burst)),
+        match (own.0.is_unlimited(), capacity.is_unlimited()) {
+            (_, true) => Some(own),
+            (true, false) => Some((capacity, burst)),
+            (false, false) => Some((own.0.min(capacity), own.1.min(burst))),
         }
     }
 
@@ -147,6 +148,7 @@ impl Allocation {
         request: Option<&DrawRequest>,
         pool: &mut PoolLink<'_>,
     ) {
+        self.deserted_until = None;
         let may = self.may_be_drawn();
         let cost = request.map_or(Tokens::ZERO, |request| request.first);
         self.decide_draws(now, may, cost, pool);
@@ -191,7 +193,7 @@ impl Allocation {
 
     fn begin_buckets(&mut self, now: Instant, pool: &mut PoolLink<'_>) {
         match self.own_sums() {
-            Some(sums) if self.is_borrowed() => self.fleet.begin_empty(now, sums.burst),
+            Some(sums) if self.is_borrowed() => self.begin_borrowed(now, &sums),
             Some(sums) => self.fleet.begin(now, sums.burst),
             None => {}
         }
@@ -295,8 +297,9 @@ impl Allocation {
         }
         let tokens = drawn.tokens.saturating_add(ahead);
         self.note_tokens(entry, tokens);
+        let (_, burst) = self.drawable().unwrap_or_default();
         if let Some((bands, band)) = self.bands.as_mut().zip(band) {
-            bands.note_granted(now, &band, tokens, self.limit.burst);
+            bands.note_granted(now, &band, tokens, burst);
         }
         pool.note_granted(now, tokens);
         self.fill(now);
@@ -347,17 +350,17 @@ impl Allocation {
     /// Time until which the fleet's bucket is to be remembered without clients: until it is full, if any of
     /// them has drawn of it.
     pub(in crate::resource) fn full_at(&self) -> Option<Instant> {
-        let (capacity, _) = self.drawable()?;
-        self.fleet.full_at(capacity)
+        match self.is_borrowed() {
+            true => self.fleet.bucket.and(self.deserted_until),
+            false => self.fleet.full_at(self.limit.capacity),
+        }
     }
 
-    /// Forgets the bucket if a new one would hold no more. Tokens that are borrowed go back to the parent.
+    /// Forgets the bucket if a new one would hold no more. There are no clients.
     pub(in crate::resource) fn forget_bucket_if_full(&mut self, now: Instant) {
-        let left = self.fleet.left(now);
-        let (capacity, _) = self.drawable().unwrap_or_default();
-        self.fleet.forget_if_full(now, capacity);
-        if self.fleet.bucket.is_none() && self.is_borrowed() {
-            self.surplus = self.surplus.saturating_add(left);
+        match self.is_borrowed() {
+            true => self.give_bucket_back(now),
+            false => self.fleet.forget_if_full(now, self.limit.capacity),
         }
     }
 

@@ -28,11 +28,13 @@ impl Allocation {
             true => part.saturating_sub(has),
             false => Tokens::ZERO,
         };
+        // An answer that it has not received tells of tokens again.
+        let lacks = lacks.saturating_sub(entry.draws.holds).min(part);
         if self.begins_with_tokens(now, entry) {
             let lends_on = entry.lends_on();
             let mut limits = self.charged(now, pool);
             let tokens = match lends_on {
-                true => limits.take_part(now, grows_by.max(lacks.min(part))),
+                true => limits.take_part(now, grows_by.max(lacks)),
                 false => take_for_lease(&mut limits, now, grows_by, has),
             };
             self.note_tokens(entry, tokens);
