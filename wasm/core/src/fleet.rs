@@ -57,7 +57,7 @@ impl FleetLimit {
             .get_or_insert_with(|| FleetBucket::full(now, burst));
     }
 
-    /// Begins with an empty bucket of a part of a limit, `burst`, if there is none yet.
+    /// Begins with an empty bucket that may hold `burst`, if there is none yet.
     pub(crate) fn begin_empty(&mut self, now: Instant, burst: Tokens) {
         self.bucket
             .get_or_insert_with(|| FleetBucket::empty(now, burst));
@@ -83,8 +83,8 @@ impl FleetLimit {
         self.promises.clear();
     }
 
-    /// Takes another part of a limit that is borrowed, or none. A larger one adds no token. Returns those that have no
-    /// room any more.
+    /// Fits the bucket to another borrowed part of the limit, which adds no token; without one the bucket ends. Returns
+    /// the tokens for which there is no room any more.
     pub(crate) fn set_borrowed(&mut self, now: Instant, sums: Option<&FleetSums>) -> Tokens {
         let left = self.left(now);
         let bucket = self.bucket.as_mut();

@@ -171,7 +171,7 @@ impl LeaseServer {
                     .advance(&mut slot.queued_at, Instant::ZERO, resource);
             }
         }
-        // What is left of borrowed tokens is known at the time of the timeout.
+        // Borrowed tokens go back to the parent first, at the timeout, for there is no time here to count them by.
         if self.parent_leases.is_none() {
             self.collect(resource);
         }

@@ -213,8 +213,7 @@ impl<'a> ChargedLimit<'a> {
 
     /// Forgets which members drew in vain once the bucket is full.
     fn forget_short(&mut self, now: Instant) {
-        let most = self.sums.burst.saturating_sub(self.sums.held());
-        let is_full = self.fleet.left(now) >= most;
+        let is_full = self.fleet.left(now) >= self.sums.room();
         if let Some(member) = self.member.as_mut().filter(|_| is_full) {
             member.note_full();
         }

@@ -8,7 +8,7 @@ use crate::units::{Instant, Rate, Tokens};
 /// Part of a limit's burst that a member may draw beyond its share before tokens are kept from it.
 const ABOVE_PARTS: u64 = 8;
 
-/// Time for which it is remembered that a member drew in vain, in those in which each client could have two requests.
+/// A member that drew in vain is remembered for so many times as long as each client needs for two requests.
 const SHORT_FOR: u32 = 40;
 
 /// Draws of the clients of one member.
@@ -119,7 +119,7 @@ impl<'a> DrawingMember<'a> {
             .map_or(at_most, |each| each.min(at_most));
         let next = next.min(free_in.unwrap_or(at_most).max(each));
         let first = now.saturating_add(next);
-        // One without a share waits for what others leave.
+        // A member without a share waits for what others leave.
         let all = match self.share {
             Rate::ZERO => at_most,
             _ => each.saturating_mul(self.clients),

@@ -21,8 +21,8 @@ const PERMITS_DRAWN_BELOW_EACH: Capacity = Capacity::from_whole(100);
 /// split loses, and a lease outlives the coordinator.
 const LEASED_FROM: Capacity = Capacity::from_whole(1000);
 
-/// The same of a part of a limit that is borrowed, where little is lost of leases: of 500 a second over 45 Envoys below nine
-/// coordinators each request would need a call for the last tenth of a percent.
+/// The same of the part of a limit that is borrowed. There leases lose little: of 500 a second over 45 Envoys below nine
+/// coordinators a call for each request would gain a tenth of a percent.
 const BORROWED_LEASED_FROM: Capacity = Capacity::from_whole(50);
 
 /// Part of the burst that is left where clients of a limit that is drawn have leases again.

@@ -1,4 +1,4 @@
-//! Members of a pool that have drawn less than their share, and drew in vain.
+//! Members of a limit that have drawn less than their share, and drew in vain.
 
 use crate::units::Instant;
 
@@ -7,7 +7,7 @@ use crate::units::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct ShortMembers([ShortMember; 2]);
 
-/// One of them, by its hash, and the time until which others leave tokens to it.
+/// Member that drew in vain, by its hash or its priority, and the time until which others leave tokens to it.
 #[derive(Clone, Copy, Debug, Default)]
 struct ShortMember {
     hash: u64,

@@ -53,6 +53,11 @@ impl FleetSums {
         gathered.saturating_add(self.draws.held())
     }
 
+    /// The most tokens that the bucket may have: the part of the burst that no client has.
+    pub(crate) fn room(&self) -> Tokens {
+        self.burst.saturating_sub(self.held())
+    }
+
     /// Part of the burst that goes with leases of so many micro-units together.
     pub(crate) fn burst_of_leases(&self, sum: u128) -> Tokens {
         let leased = Capacity::from_sum(sum).min(self.capacity).as_micros();

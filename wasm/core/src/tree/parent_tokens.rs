@@ -13,7 +13,7 @@ pub(super) struct ParentTokens {
     /// All tokens that were ever granted.
     granted: Tokens,
     /// Tokens of the last answer, until the resource takes them.
-    new: Tokens,
+    received: Tokens,
     /// Tokens of a resource that has no clients any more. They have no room at the parent before it has lowered the lease.
     left: Tokens,
     /// Tokens that the next request gives back.
@@ -23,7 +23,7 @@ pub(super) struct ParentTokens {
 // === impl ParentTokens ===
 
 impl ParentTokens {
-    /// The part of a request that tells of tokens, of which it gives back `returns`. So many others have room.
+    /// The draw of a request to the parent: it gives back `returns`, and asks for `lacks`, for which there is room.
     pub(super) fn request(&mut self, now: Instant, returns: Tokens, lacks: Tokens) -> DrawRequest {
         if self.account == 0 {
             self.account = now.as_nanos();
@@ -42,19 +42,19 @@ impl ParentTokens {
     pub(super) fn apply(&mut self, answer: Option<&DrawAnswer>, grown: Tokens) {
         self.counts = answer.is_some();
         let granted = answer.map_or(self.granted, |answer| answer.granted);
-        let new = match self.counts {
+        let tokens = match self.counts {
             true => granted.saturating_sub(self.granted),
             false => grown,
         };
         self.granted = granted;
-        self.new = self.new.saturating_add(new);
+        self.received = self.received.saturating_add(tokens);
         self.returns = self.returns.saturating_add(core::mem::take(&mut self.left));
     }
 
     /// Returns the tokens that have come since the last time, or were left before.
     pub(super) fn take(&mut self) -> Tokens {
         let left = core::mem::take(&mut self.left);
-        core::mem::take(&mut self.new).saturating_add(left)
+        core::mem::take(&mut self.received).saturating_add(left)
     }
 
     /// Takes what is left of a resource without clients.
@@ -64,13 +64,14 @@ impl ParentTokens {
         }
     }
 
-    /// Whether the parent is to get tokens back.
+    /// Whether there are tokens that the parent is to get back.
     pub(super) fn are_left(&self) -> bool {
         self.left.saturating_add(self.returns) > Tokens::ZERO
     }
 
-    /// Forgets them, with the lease that they came with.
+    /// Forgets the tokens of a lease that has ended.
     pub(super) fn end(&mut self) {
-        (self.new, self.left, self.returns) = (Tokens::ZERO, Tokens::ZERO, Tokens::ZERO);
+        (self.received, self.left) = (Tokens::ZERO, Tokens::ZERO);
+        self.returns = Tokens::ZERO;
     }
 }

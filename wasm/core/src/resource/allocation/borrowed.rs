@@ -22,8 +22,8 @@ impl Allocation {
         }
     }
 
-    /// Takes another part of the limit, or none, for the bucket. Tokens for which it has no room any more go back to the
-    /// parent.
+    /// Fits the bucket to the part of the limit that is borrowed now. Tokens for which it has no room any more go back to
+    /// the parent.
     pub(super) fn resize_bucket(&mut self, now: Instant) {
         if self.lendable.is_some() {
             let sums = self.own_sums();
@@ -95,12 +95,11 @@ impl Allocation {
         let has_bucket = self.fleet.bucket.is_some() && self.is_borrowed();
         let room = self.own_sums().filter(|_| has_bucket);
         room.map_or(Tokens::ZERO, |sums| {
-            let most = sums.burst.saturating_sub(sums.held());
-            most.saturating_sub(self.fleet.left(now))
+            sums.room().saturating_sub(self.fleet.left(now))
         })
     }
 
-    /// All tokens that nobody has here.
+    /// Takes all tokens that are to go back to the parent: no client has them, and none is left.
     pub(crate) fn take_left(&mut self, now: Instant) -> Tokens {
         self.fill(now);
         let left = match self.is_borrowed() {
@@ -113,11 +112,11 @@ impl Allocation {
     /// The most that clients may be using, in micro-units: what is lent to them, what those use that are cut off, and as
     /// much of what is borrowed as goes with the tokens that they hold.
     pub(crate) fn lent(&self) -> Capacity {
-        let holding = self.drawable().map_or(0, |(capacity, burst)| {
+        let held = self.drawable().map_or(0, |(capacity, burst)| {
             let holds = u64::try_from(self.draws.holds).unwrap_or(u64::MAX);
             mul_div(capacity.as_micros(), holds, burst.as_micros().into())
         });
         let sum = self.sum_has.saturating_add(self.draws.cut_off);
-        Capacity::from_sum(sum.saturating_add(holding.into()))
+        Capacity::from_sum(sum.saturating_add(held.into()))
     }
 }
