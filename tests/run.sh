@@ -16,6 +16,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'trap - TERM; kill 0' INT TERM
 : >"$work/report"
+: >"$work/failures"
 
 # counts FILE: prints the sums of all `test result:` lines (cargo's, and others of the same form) in FILE.
 counts() {
@@ -31,6 +32,15 @@ counts() {
 
 # report PASSED FAILED SKIPPED LINE: adds a line of the summary, which ends with the sums.
 report() { printf '%s\t%s\t%s\t%s\n' "$@" >>"$work/report"; }
+
+# failures NAME FILE: prints the failed tests in FILE, output of the step NAME, each with the first line of its message.
+failures() {
+    awk -v step="$1" '
+        /^---- .* stdout ----$/ { name = $2 }
+        message { print step ": " name ": " substr($0, 1, 300); message = 0 }
+        / panicked at .*:$/ { message = name != "" }
+        /^(FAIL|ERROR): / { print step ": " substr($0, 1, 300) }' "$2"
+}
 
 # step KIND NAME COMMAND...: runs a step. KIND is `check` (passes or fails as a whole) or `suite` (counts its
 # tests).
@@ -50,6 +60,7 @@ step() {
         fi
     fi
     if [ "$status" != 0 ] && [ "$f" = 0 ]; then f=1; fi
+    if [ "$f" != 0 ]; then failures "$name" "$output" >>"$work/failures"; fi
     report "$p" "$f" "$s" "$(printf '%-8s %-34s %5ds  %s' "$([ "$f" = 0 ] && echo ok || echo FAILED)" "$name" $((SECONDS - started)) "$figures")"
     [ "$f" = 0 ]
 }
@@ -128,6 +139,10 @@ cat "$work/computing"
 
 printf '\n=== summary\n'
 cut -f 4 "$work/report"
+if [ -s "$work/failures" ]; then
+    printf '\n'
+    cat "$work/failures"
+fi
 read -r passed failed skipped < <(awk -F '\t' '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }' "$work/report")
 if [ "$skipped" -gt 0 ]; then
     printf '\n%d TESTS WERE SKIPPED\n' "$skipped"

@@ -1,9 +1,11 @@
 //! Context of a test with real Envoys: a directory for logs, an upstream, and exclusive use of the
 //! machine.
 
+use std::any::Any;
 use std::fs;
 use std::io::{Write as _, stderr};
 use std::ops::Range;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -15,7 +17,7 @@ use tokio::runtime::Runtime;
 
 use crate::artifact;
 use crate::cluster::Cluster;
-use crate::conditions::{self, INCONCLUSIVE, conclude};
+use crate::conditions::{self, INCONCLUSIVE, LostTime, conclude};
 use crate::coordinator::Coordinator;
 use crate::envoy::{Envoy, EnvoySpec};
 use crate::filter::{self, Build};
@@ -36,7 +38,8 @@ pub struct TestContext {
 }
 
 /// Runs a test in `target/it/<name>`, or with the dynamic module in `target/it-native/<name>`, so that both
-/// may run at once; a failure prints the ends of all logs there.
+/// may run at once; a failure prints the ends of all logs there. A failure while processes stood still is
+/// inconclusive: see [`conditions`].
 ///
 /// # Panics
 /// When the test fails, or its folder cannot be made.
@@ -51,21 +54,44 @@ pub fn run_test(name: &str, body: impl AsyncFnOnce(&TestContext) -> Result<()>) 
     fs::create_dir_all(&dir).unwrap();
     let _logs = LogsOfFailure(&dir);
     conditions::begin();
-    let result: Result<()> = Runtime::new().unwrap().block_on(async {
-        let test = TestContext {
-            dir: dir.clone(),
-            upstream: Upstream::start().await?,
-        };
-        body(&test).await
-    });
-    eprintln!("since the measurement began: {}", conditions::lost());
-    if let Err(error) = result {
-        // The marker has to begin the message, however many contexts are around it.
-        let inconclusive = error.chain().map(ToString::to_string);
-        let inconclusive = inconclusive.filter(|text| text.starts_with(INCONCLUSIVE));
-        let prefix: String = inconclusive.take(1).map(|text| text + "; ").collect();
-        panic!("{prefix}{error:?}");
+    let runtime = Runtime::new().unwrap();
+    let result = panic::catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async {
+            let test = TestContext {
+                dir: dir.clone(),
+                upstream: Upstream::start().await?,
+            };
+            body(&test).await
+        })
+    }));
+    let lost = conditions::lost();
+    eprintln!("since the measurement began: {lost}");
+    match result {
+        Ok(Ok(())) => {}
+        // One stall is enough to spoil an exact count: a request waits for tokens for a fraction of a second.
+        Ok(Err(error)) => fail(&format!("{error:?}"), lost.is_nothing(), &lost),
+        Err(payload) => match panic_message(&*payload) {
+            Some(message) => fail(message, lost.is_fair(), &lost),
+            None => panic::resume_unwind(payload),
+        },
     }
+}
+
+/// Fails a test, which is inconclusive if `failure` is of an assertion that says so or if conditions were not `fair`.
+fn fail(failure: &str, fair: bool, lost: &LostTime) -> ! {
+    // The marker has to begin the message, however many contexts are around it.
+    let mut lines = failure.lines();
+    match lines.find_map(|line| line.find(INCONCLUSIVE).and_then(|at| line.get(at..))) {
+        Some(inconclusive) => panic!("{inconclusive}; {failure}"),
+        None if fair => panic!("{failure}"),
+        None => panic!("{INCONCLUSIVE} {lost}; {failure}"),
+    }
+}
+
+/// The message of a panic, unless it is no text.
+fn panic_message(payload: &(dyn Any + Send)) -> Option<&str> {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied())
 }
 
 /// Runs a test that says nothing of the dynamic module, since it is about the wasm build alone or has no
