@@ -13,12 +13,16 @@ const COUNT_MAX: usize = 1_000_000_000;
 /// The most leases by default.
 const LEASES_MAX: usize = 1_000_000;
 
+/// The most buckets of a shard that are stored by default.
+const DURABLE_MAX: usize = 100_000;
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawBounds {
     max_resources: Option<LocatedScalar>,
     max_clients_per_resource: Option<LocatedScalar>,
     max_leases: Option<LocatedScalar>,
+    max_durable: Option<LocatedScalar>,
     max_groups: Option<LocatedScalar>,
     max_attachments: Option<LocatedScalar>,
     max_overrides: Option<LocatedScalar>,
@@ -32,6 +36,7 @@ pub(super) fn bounds(check: &mut Check, raw: Option<&RawBounds>) -> Bounds {
         max_resources: 100_000,
         max_clients_per_resource: 100_000,
         max_leases: LEASES_MAX,
+        max_durable: DURABLE_MAX,
     };
     let Some(raw) = raw else { return bounds };
     let (resources, clients) = (&raw.max_resources, &raw.max_clients_per_resource);
@@ -39,6 +44,8 @@ pub(super) fn bounds(check: &mut Check, raw: Option<&RawBounds>) -> Bounds {
     let of_clients = &mut bounds.max_clients_per_resource;
     set(check, "max_clients_per_resource", clients, of_clients);
     set(check, "max_leases", &raw.max_leases, &mut bounds.max_leases);
+    let durable = &raw.max_durable;
+    set(check, "max_durable", durable, &mut bounds.max_durable);
     bounds
 }
 

@@ -22,6 +22,7 @@ pub struct LeaseMetrics {
     releases: Counter,
     bucket_writes: Counter,
     bucket_write_errors: Counter,
+    unstored_buckets: Counter,
     refresh_duration: Durations,
     /// Metrics of the calls to the parent.
     pub parent: ParentMetrics,
@@ -83,6 +84,10 @@ impl LeaseMetrics {
                 "bucket_write_errors",
                 "Buckets of slow limits that could not be stored",
             ),
+            unstored_buckets: registry.add(
+                "unstored_buckets",
+                "Answers that tell of a slow limit's bucket for which bounds.max_durable left no room",
+            ),
             refresh_duration: registry.add_durations("refresh_duration", duration),
             parent: ParentMetrics::register(registry),
         }
@@ -122,6 +127,11 @@ impl LeaseMetrics {
             false => &self.bucket_write_errors,
         };
         counter.inc_by(buckets as u64);
+    }
+
+    /// Counts an answer that tells of a bucket for which the store has no room.
+    pub fn count_unstored_bucket(&self) {
+        self.unstored_buckets.inc();
     }
 
     /// Number of scopes that have been refreshed since the start.

@@ -26,8 +26,10 @@ const CONFIG: &str = "limits:
 - {match: paid/*, requests: {rate: 100, burst: 10, headroom: 1}}
 - {match: owed/*, requests: {rate: 0.001, burst: 10, headroom: 1}}
 - {match: tenant/member, requests: {rate: unlimited}}
-groups: {plan: {requests: {rate: 0.001, burst: 4}, fair_between: clients}}
-attach: {tenants: {member: plan}}
+groups:
+  plan: {requests: {rate: 0.001, burst: 4}, fair_between: clients}
+  shared: {requests: {rate: 0.001, burst: 6}}
+attach: {tenants: {member: plan, left: shared, right: shared}}
 rls:
   domains:
     edge:
@@ -334,6 +336,34 @@ async fn a_group_limits_its_members() {
         (true, 3)
     );
     assert_eq!(proxy.passes(hits(tenant("member"), 3)).await, (true, 0));
+}
+
+#[tokio::test]
+async fn tokens_that_a_group_has_left_are_seen() {
+    let (coordinator, proxy) = start().await;
+    for (scope, name, count, left) in [
+        ("member", "plan", 3, 1.0),
+        ("left", "shared", 2, 4.0),
+        ("right", "shared", 1, 3.0),
+    ] {
+        while !proxy.passes(hits(tenant(scope), count)).await.0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // What is spent is reported with the next call.
+        loop {
+            let status = coordinator.get("/v1/status").await.json();
+            let groups = status["groups"].as_array().unwrap();
+            let group = groups.iter().find(|group| group["name"] == name).unwrap();
+            let bucket = &group["units"]["requests"]["bucket"];
+            let sum = ["left", "held"].map(|field| bucket[field].as_f64().unwrap_or_default());
+            if (left..left + 0.1).contains(&sum.iter().sum()) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let page = coordinator.get("/groups/shared").await.body;
+    assert!(page.contains("of 6 tokens</strong> are left"), "{page}");
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: usize::MAX,
     max_clients_per_resource: usize::MAX,
     max_leases: usize::MAX,
+    max_durable: 100_000,
 };
 /// Leases of the tables that are measured.
 const LEASES: u64 = 50_000;

@@ -126,6 +126,7 @@ mod native {
                 max_resources: 1,
                 max_clients_per_resource: clients,
                 max_leases: 1_000_000,
+                max_durable: 100_000,
             };
             let client = |i| Client {
                 run: ClientRun {
@@ -186,6 +187,7 @@ mod native {
             max_resources: 100_000,
             max_clients_per_resource: 100_000,
             max_leases: 1_000_000,
+            max_durable: 100_000,
         };
         let limit = Limit::new(Capacity::from_whole(100));
         let client = ClientRun {

@@ -20,6 +20,7 @@ mod snapshot;
 mod terms;
 
 pub use self::binding::{BindingLimit, LimitOwner};
+pub use self::buckets::BucketChanges;
 use self::buckets::StoredBuckets;
 pub use self::drain::{DRAINS_MAX, DrainError, Drains};
 pub use self::nudges::Nudge;
@@ -79,6 +80,8 @@ pub struct Bounds {
     pub max_clients_per_resource: usize,
     /// Leases: the clients of all resources together.
     pub max_leases: usize,
+    /// Buckets that a store keeps.
+    pub max_durable: usize,
 }
 
 /// Knowledge of a lease server, at its start, of the leases that are out.
@@ -211,7 +214,7 @@ impl LeaseServer {
             }
         }
         for (id, pool) in self.pools.forget_full(now) {
-            self.buckets.forget(&id, &pool.fleet);
+            self.buckets.forget(&id, &pool.fleet, false);
         }
     }
 
@@ -219,9 +222,9 @@ impl LeaseServer {
     fn forget(&mut self, id: &ResourceId, slot: &mut ResourceSlot) {
         // A group that was asked for itself may have become a pool.
         let pool = self.pools.get(id);
-        if pool.is_none_or(|pool| !pool.fleet.is_stored) {
-            self.buckets.forget(id, &slot.resource.allocation.fleet);
-        }
+        let stays = pool.is_some_and(|pool| pool.fleet.is_stored);
+        let limit = &slot.resource.allocation.fleet;
+        self.buckets.forget(id, limit, stays);
         self.leave(slot);
     }
 
@@ -236,7 +239,7 @@ impl LeaseServer {
     /// Takes the resource of `slot` out of its pool.
     fn leave(&mut self, slot: &mut ResourceSlot) {
         if let Some((id, pool)) = slot.leave(&mut self.pools) {
-            self.buckets.forget(&id, &pool.fleet);
+            self.buckets.forget(&id, &pool.fleet, false);
         }
     }
 

@@ -25,7 +25,7 @@ mod parent;
 mod query;
 
 pub use self::cluster::{ClusterStatus, NodeStatus, ShardStatus};
-pub use self::group::{GroupStatus, GroupUnit};
+pub use self::group::{GroupBucket, GroupStatus, GroupUnit};
 pub use self::parent::{BorrowedStatus, ParentStatus};
 use self::query::StatusQuery;
 pub(super) use self::query::{RESOURCES_MAX, Shown, unit};
@@ -163,7 +163,8 @@ impl Status {
                 };
                 let busiest: Vec<_> = first.iter().filter_map(|(id, _)| find(id)).collect();
                 let groups = groups.iter();
-                let groups = groups.map(|(group, count)| GroupStatus::new(node, group, *count));
+                let groups =
+                    groups.map(|(group, count)| GroupStatus::new(node, now, group, *count));
                 (busiest, groups.collect::<Vec<_>>())
             }
         };

@@ -8,8 +8,8 @@ pub use super::limits::{
 };
 pub use super::problem::{FieldFault, Problem};
 pub use super::status::{
-    BorrowedStatus, ClusterStatus, GroupStatus, GroupUnit, NodeStatus, ParentStatus, ShardStatus,
-    Status,
+    BorrowedStatus, ClusterStatus, GroupBucket, GroupStatus, GroupUnit, NodeStatus, ParentStatus,
+    ShardStatus, Status,
 };
 pub use super::stored::{
     AttachmentPage, AttachmentView, DefinedBy, GroupDetail, GroupPage, GroupView, OverridePage,

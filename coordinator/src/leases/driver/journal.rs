@@ -51,6 +51,8 @@ pub(super) struct Journal {
     /// Time of the next write, if there are changes.
     due: Option<Instant>,
     is_failing: bool,
+    /// Whether there was no room for a bucket; that is logged once.
+    is_full: bool,
 }
 
 // === impl Journal ===
@@ -80,6 +82,18 @@ impl Journal {
             self.due = Some(self.due.map_or(at, |due| due.min(at)));
             self.changes.insert(change.resource.clone(), change);
         }
+    }
+
+    /// Notes that an answer tells of a slow bucket that is not stored, for as many as may be are.
+    fn note_full(&mut self, max: usize) {
+        self.metrics.count_unstored_bucket();
+        if !self.is_full {
+            tracing::warn!(
+                max,
+                "buckets: no more are stored (bounds.max_durable); a crash of this coordinator would fill the others"
+            );
+        }
+        self.is_full = true;
     }
 
     /// Sends an answer when all changes until now are stored, as far as answers wait for them.
@@ -209,9 +223,12 @@ impl Driver {
 
     /// Has the changes of buckets stored. Returns whether the last answers tell of such a bucket.
     fn journal_changes(&mut self, now: Instant) -> bool {
-        let (changes, is_told) = self.server.take_bucket_changes();
-        self.journal.add(now, changes);
-        is_told
+        let changes = self.server.take_bucket_changes();
+        if changes.is_full {
+            self.journal.note_full(self.server.bounds().max_durable);
+        }
+        self.journal.add(now, changes.changes);
+        changes.is_told
     }
 
     /// Starts a write of what is to be stored.

@@ -221,6 +221,7 @@ async fn a_published_catalog_holds_for_the_next_call() {
         max_resources: 1,
         max_clients_per_resource: 9,
         max_leases: 1_000_000,
+        max_durable: 100_000,
     };
     let settings = DriverSettings {
         bounds,

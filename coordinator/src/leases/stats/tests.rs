@@ -12,6 +12,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 10_000,
     max_clients_per_resource: 10_000,
     max_leases: 1_000_000,
+    max_durable: 100_000,
 };
 
 /// A lease table in which each of `clients` clients of each scope wants its row's part of a

@@ -18,6 +18,7 @@ impl Table {
             max_resources: 10,
             max_clients_per_resource: 100,
             max_leases: 1000,
+            max_durable: 100_000,
         };
         let now = Instant::ZERO;
         let server = LeaseServer::new(now, Epoch(1), bounds, Start::Fresh);

@@ -13,20 +13,56 @@ use crate::units::Instant;
 /// Buckets in a store, as a lease server knows of them.
 #[derive(Debug, Default)]
 pub(super) struct StoredBuckets {
-    /// Whether there is a store.
-    is_kept: bool,
+    /// The most that are stored; none without a store.
+    max: usize,
+    /// Buckets that are stored.
+    count: usize,
     /// Buckets of resources that nobody has asked for since the start, and the time that they were read.
     restored: BTreeMap<ResourceId, StoredBucket>,
     restored_at: Instant,
+    /// The same resources, each with the time at which its bucket is full; the earliest last.
+    full_at: Vec<(Instant, ResourceId)>,
     /// Changes that are to be stored; those of one call at most, if they are taken after each.
     changes: Vec<BucketChange>,
     /// Whether the last answers tell of a bucket that is stored.
     is_told: bool,
+    /// Whether the last answers tell of a bucket for which the store has no room.
+    is_full: bool,
+}
+
+/// Changes of buckets that a call has made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BucketChanges {
+    /// Changes that are to be stored.
+    pub changes: Vec<BucketChange>,
+    /// Whether the answers wait until these are stored, and what is being stored already: they tell of such buckets.
+    pub is_told: bool,
+    /// Whether one of them tells of a bucket that is not stored, since [`Bounds::max_durable`] are already.
+    ///
+    /// [`Bounds::max_durable`]: super::Bounds::max_durable
+    pub is_full: bool,
 }
 
 // === impl StoredBuckets ===
 
 impl StoredBuckets {
+    fn new(max: usize, now: Instant, restored: BTreeMap<ResourceId, StoredBucket>) -> Self {
+        let full_at = restored.iter().map(|(id, stored)| {
+            let left = stored.lasts.saturating_sub(stored.age);
+            (now.saturating_add(left), id.clone())
+        });
+        let mut full_at: Vec<_> = full_at.collect();
+        full_at.sort_unstable_by(|one, other| other.cmp(one));
+        Self {
+            max,
+            count: restored.len(),
+            restored,
+            restored_at: now,
+            full_at,
+            ..Self::default()
+        }
+    }
+
     /// Takes out what the store has of a resource that is new here.
     pub(super) fn restore(&mut self, now: Instant, id: &ResourceId) -> Option<StoredBucket> {
         let stored = self.restored.remove(id)?;
@@ -46,24 +82,43 @@ impl StoredBuckets {
         slot: &mut ResourceSlot,
         pools: &mut Pools,
     ) {
-        if !self.is_kept {
+        if self.max == 0 {
             return;
         }
+        self.drop_full(now);
         let draws = request.draw.is_some();
         let pool = slot.pool.as_ref().map(|(pool, _)| pool);
-        let allocation = &mut slot.resource.allocation;
         // A group that is asked for itself is a member of its own pool, which has less.
         if pool != Some(id) {
-            self.change(id, allocation.bucket_to_store(now));
-            self.is_told |= draws && allocation.fleet.is_stored;
+            let allocation = &mut slot.resource.allocation;
+            let was_stored = allocation.fleet.is_stored;
+            let change = allocation.bucket_to_store(now);
+            self.note_change(id, draws, change, was_stored, &mut allocation.fleet);
         }
         if let Some((id, pool)) = pool.and_then(|id| Some((id, pools.get_mut(id)?))) {
-            self.change(id, pool.bucket_to_store(now));
-            self.is_told |= draws && pool.fleet.is_stored;
+            let was_stored = pool.fleet.is_stored;
+            let change = pool.bucket_to_store(now);
+            self.note_change(id, draws, change, was_stored, &mut pool.fleet);
         }
     }
 
-    fn change(&mut self, id: &ResourceId, change: Option<(StoredBucket, bool)>) {
+    fn note_change(
+        &mut self,
+        id: &ResourceId,
+        draws: bool,
+        change: Option<(StoredBucket, bool)>,
+        was_stored: bool,
+        limit: &mut FleetLimit,
+    ) {
+        if change.is_some() && !was_stored {
+            if self.count >= self.max {
+                limit.is_stored = false;
+                limit.not_stored();
+                self.is_full |= draws;
+                return;
+            }
+            self.count = self.count.saturating_add(1);
+        }
         if let Some((bucket, is_urgent)) = change {
             self.changes.push(BucketChange {
                 resource: id.clone(),
@@ -71,16 +126,33 @@ impl StoredBuckets {
                 is_urgent,
             });
         }
+        self.is_told |= draws && limit.is_stored;
     }
 
-    /// Notes that the limit called `id` is forgotten.
-    pub(super) fn forget(&mut self, id: &ResourceId, limit: &FleetLimit) {
-        if limit.is_stored {
-            self.changes.push(BucketChange {
-                resource: id.clone(),
-                bucket: None,
-                is_urgent: false,
-            });
+    /// Drops the restored buckets that are full by now.
+    fn drop_full(&mut self, now: Instant) {
+        while let Some((_, id)) = self.full_at.pop_if(|(full_at, _)| *full_at <= now) {
+            if self.restored.remove(&id).is_some() {
+                self.discard(id);
+            }
+        }
+    }
+
+    fn discard(&mut self, id: ResourceId) {
+        self.count = self.count.saturating_sub(1);
+        self.changes.push(BucketChange {
+            resource: id,
+            bucket: None,
+            is_urgent: false,
+        });
+    }
+
+    /// Notes that the limit called `id` is forgotten, and with it its bucket, unless it `stays`.
+    pub(super) fn forget(&mut self, id: &ResourceId, limit: &FleetLimit, stays: bool) {
+        match limit.is_stored {
+            true if stays => self.count = self.count.saturating_sub(1),
+            true => self.discard(id.clone()),
+            false => {}
         }
     }
 }
@@ -91,6 +163,7 @@ impl LeaseServer {
     /// Has the changes of slow buckets taken from [`LeaseServer::take_bucket_changes`] after each call, to be
     /// stored, and begins with the buckets that are stored already.
     pub fn keep_buckets(&mut self, now: Instant, mut stored: BTreeMap<ResourceId, StoredBucket>) {
+        let count = stored.len();
         // Those of the lease table that it has taken over are newer.
         for (id, pool) in self.pools.iter_mut() {
             pool.fleet.is_stored |= stored.remove(id).is_some();
@@ -98,16 +171,22 @@ impl LeaseServer {
         for (id, slot) in &mut self.resources {
             slot.resource.allocation.fleet.is_stored |= stored.remove(id).is_some();
         }
-        self.buckets.is_kept = true;
-        self.buckets.restored = stored;
-        self.buckets.restored_at = now;
+        self.buckets = StoredBuckets::new(self.bounds.max_durable, now, stored);
+        self.buckets.count = count;
     }
 
-    /// Takes the changes that are to be stored, and whether the last answers wait for that, or for what is
-    /// being stored already: they tell of such a bucket.
-    pub fn take_bucket_changes(&mut self) -> (Vec<BucketChange>, bool) {
-        let is_told = core::mem::take(&mut self.buckets.is_told);
-        (core::mem::take(&mut self.buckets.changes), is_told)
+    /// Takes the changes of buckets that the last calls have made.
+    pub fn take_bucket_changes(&mut self) -> BucketChanges {
+        BucketChanges {
+            changes: core::mem::take(&mut self.buckets.changes),
+            is_told: core::mem::take(&mut self.buckets.is_told),
+            is_full: core::mem::take(&mut self.buckets.is_full),
+        }
+    }
+
+    /// Number of buckets that are stored.
+    pub fn durable_count(&self) -> usize {
+        self.buckets.count
     }
 
     /// Notes that a change could not be stored.

@@ -19,6 +19,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 2,
     max_clients_per_resource: 10,
     max_leases: 1_000_000,
+    max_durable: 100_000,
 };
 
 fn refresh(node: &mut LeaseServer, now: Instant, scope: &str) -> Result<Answer, RefreshError> {
@@ -63,6 +64,7 @@ fn a_table_turns_over_before_it_is_full() {
         let bounds = Bounds {
             max_resources: 1000,
             max_leases: 10_000,
+            max_durable: 100_000,
             ..BOUNDS
         };
         let mut node = LeaseServer::new(secs(0), Epoch(1), bounds, Start::Fresh);
@@ -106,6 +108,7 @@ fn leases_that_have_ended_make_room_at_once() {
 fn leases_are_bounded_over_all_resources() {
     let bounds = Bounds {
         max_leases: 3,
+        max_durable: 100_000,
         ..BOUNDS
     };
     let mut node = LeaseServer::new(secs(0), Epoch(1), bounds, Start::Fresh);

@@ -13,6 +13,11 @@ impl Pool {
         self.fleet.bucket.as_ref().filter(|_| self.fleet.is_drawn)
     }
 
+    /// Tokens of the bucket that clients of members have drawn and may not have spent.
+    pub fn held_by_clients(&self) -> Tokens {
+        self.draws.held()
+    }
+
     /// Fills the bucket until `now`, and from then on by the totals of now.
     pub(crate) fn fill(&mut self, now: Instant) {
         let sums = self.sums();

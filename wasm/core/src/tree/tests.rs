@@ -21,6 +21,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 8,
     max_clients_per_resource: 10,
     max_leases: 1_000_000,
+    max_durable: 100_000,
 };
 const TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -18,6 +18,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 1000,
     max_clients_per_resource: 1000,
     max_leases: 1_000_000,
+    max_durable: 100_000,
 };
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 

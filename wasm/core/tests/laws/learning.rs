@@ -18,6 +18,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 10,
     max_clients_per_resource: 100,
     max_leases: 1000,
+    max_durable: 100_000,
 };
 
 /// A client of the resource; one that lies says whatever it likes of what it has.

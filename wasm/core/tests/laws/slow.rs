@@ -17,6 +17,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 1,
     max_clients_per_resource: 1,
     max_leases: 1_000_000,
+    max_durable: 100_000,
 };
 
 /// A tenant and its coordinator.

@@ -23,6 +23,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 100,
     max_clients_per_resource: 100,
     max_leases: 1_000_000,
+    max_durable: 100_000,
 };
 
 fn capacity() -> impl Strategy<Value = Capacity> {

@@ -13,6 +13,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 10_000_000,
     max_clients_per_resource: 10_000_000,
     max_leases: 1_000_000_000,
+    max_durable: 1_000_000_000,
 };
 
 /// One shard and its masters.
@@ -113,11 +114,11 @@ impl Shard {
         if self.comes_to_past(receiver)
             && let Some(past) = &mut self.past
         {
-            let (changes, is_told) = past.server.take_bucket_changes();
-            return changes.is_empty() && !is_told;
+            let changes = past.server.take_bucket_changes();
+            return changes.changes.is_empty() && !changes.is_told;
         }
         let server = self.server.as_mut();
-        let changes = server.map(|server| server.take_bucket_changes().0);
+        let changes = server.map(|server| server.take_bucket_changes().changes);
         for change in changes.into_iter().flatten() {
             match change.bucket {
                 Some(bucket) => self.buckets.insert(change.resource, (bucket, local)),

@@ -9,6 +9,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 1,
     max_clients_per_resource: 10,
     max_leases: 10,
+    max_durable: 100_000,
 };
 
 /// Doorman's clients of a resource of 100 without headroom.

@@ -13,6 +13,7 @@ fn lease_server(scopes: &[(&str, &[&str])]) -> LeaseServer {
         max_resources: 100,
         max_clients_per_resource: 100,
         max_leases: 1_000_000,
+        max_durable: 100_000,
     };
     let now = Instant::ZERO;
     let mut server = LeaseServer::new(now, Epoch(1), bounds, Start::Fresh);

@@ -94,11 +94,20 @@ fn used(group: &GroupStatus) -> Markup {
 }
 
 fn sentence(unit: &str, used: &GroupUnit) -> Markup {
-    let has = amount(unit, used.sum_has.into());
-    let wants = amount(unit, used.sum_wants.into());
+    let amount = |value| amount(unit, value);
+    let wants = amount(used.sum_wants.into());
     html! {
-        strong { (has) " of " (amount(unit, used.capacity)) } " " (unit_words(unit))
-        " are leased, and " (wants) " are wanted"
+        @match &used.bucket {
+            Some(bucket) => {
+                strong { (amount(bucket.left.into())) " of " (amount(bucket.burst.into())) " tokens" } " are left, "
+                (amount(bucket.held.into())) " are with clients; of " (amount(used.capacity)) " " (unit_words(unit)) " "
+                (wants) " are wanted"
+            }
+            None => {
+                strong { (amount(used.sum_has.into())) " of " (amount(used.capacity)) } " " (unit_words(unit))
+                " are leased, and " (wants) " are wanted"
+            }
+        }
         @if used.member_count > 0 { " by " (counted(used.member_count, "member")) }
         "."
     }

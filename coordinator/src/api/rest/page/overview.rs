@@ -167,7 +167,7 @@ fn groups(status: &Status) -> Markup {
             table {
                 thead { tr {
                     th scope="col" { "group" } th.num scope="col" { "attached" }
-                    th scope="col" { "fair between" } th.num scope="col" { "leased of limit" }
+                    th scope="col" { "fair between" } th.num scope="col" { "leased, or left, of limit" }
                 } }
                 tbody { @for group in &status.groups { (group_row(group)) } }
             }
@@ -192,7 +192,10 @@ fn group_row(group: &GroupStatus) -> Markup {
 fn group_unit(unit: &str, used: &GroupUnit) -> Markup {
     html! {
         div {
-            (amount(unit, used.sum_has.into())) " of " (amount(unit, used.capacity)) " "
+            @match &used.bucket {
+                Some(bucket) => { (amount(unit, bucket.left.into())) " left of " (amount(unit, bucket.burst.into())) " " }
+                None => { (amount(unit, used.sum_has.into())) " of " (amount(unit, used.capacity)) " " }
+            }
             span.dim { (Text(unit)) }
         }
     }

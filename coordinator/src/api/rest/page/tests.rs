@@ -44,6 +44,7 @@ fn status(scope: &str, id: &str) -> Status {
         sum_has: 512.0,
         sum_wants: 0.0,
         member_count: 1,
+        bucket: None,
     };
     Status {
         version: "0.1.0".to_owned(),

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::lease_server::LeaseServer;
 use tollgate_core::limit::Limit;
+use tollgate_core::units::{Instant, Tokens};
 use utoipa::ToSchema;
 
 use super::Shown;
 use crate::catalog::{Catalog, Group, GroupKind};
-use crate::leases::view::{Amount, units};
+use crate::leases::view::{Amount, tokens, units};
 
 /// Group and its use.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -39,19 +40,45 @@ pub struct GroupUnit {
     pub sum_wants: f64,
     /// The members that have or want a lease; 0 for a group that is divided between clients.
     pub member_count: usize,
+    /// Tokens of a limit of which clients draw instead of having leases; absent if they have leases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub bucket: Option<GroupBucket>,
+}
+
+/// Bucket of a group for the whole fleet, in tokens.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
+pub struct GroupBucket {
+    /// Its size: the burst of the group's limit.
+    #[schema(minimum = 0)]
+    pub burst: f64,
+    /// Tokens that can be drawn.
+    #[schema(minimum = 0)]
+    pub left: f64,
+    /// Tokens that clients of members have drawn and may not have spent.
+    #[schema(minimum = 0)]
+    pub held: f64,
 }
 
 // === impl GroupStatus ===
 
 impl GroupStatus {
     /// Returns the use of `group` by the lease table of `node`.
-    pub(super) fn new(node: &LeaseServer, group: &Group, attached_count: usize) -> Self {
+    pub(super) fn new(
+        node: &LeaseServer,
+        now: Instant,
+        group: &Group,
+        attached_count: usize,
+    ) -> Self {
         let limits = group.limits().iter();
         let unit = |(unit, limit): (Unit, &Limit)| {
             let scope = group.scope().clone();
             let id = ResourceId { scope, unit };
             let capacity = limit.capacity.into();
-            (unit.name().to_owned(), GroupUnit::new(node, &id, capacity))
+            (
+                unit.name().to_owned(),
+                GroupUnit::new(node, now, &id, capacity),
+            )
         };
         Self {
             name: group.name().as_ref().to_owned(),
@@ -68,6 +95,7 @@ impl GroupStatus {
                 sums.sum_has += more.sum_has;
                 sums.sum_wants += more.sum_wants;
                 sums.member_count += more.member_count;
+                sums.bucket = sums.bucket.or(more.bucket);
             }
         }
     }
@@ -76,19 +104,45 @@ impl GroupStatus {
 // === impl GroupUnit ===
 
 impl GroupUnit {
-    fn new(node: &LeaseServer, id: &ResourceId, capacity: Amount) -> Self {
-        let pool = node.pool(id);
-        let pool = pool.map(|pool| (pool.sum_has(), pool.sum_wants(), pool.member_count()));
-        let own = || {
-            let own = node.resource(id);
-            own.map_or((0, 0, 0), |own| (own.sum_has(), own.sum_wants(), 0))
-        };
-        let (has, wants, member_count) = pool.unwrap_or_else(own);
-        Self {
+    /// The use of the group's resource `id`: of its members, or of a group that is divided between clients its own.
+    fn new(node: &LeaseServer, now: Instant, id: &ResourceId, capacity: Amount) -> Self {
+        let mut used = Self {
             capacity,
-            sum_has: units(has),
-            sum_wants: units(wants),
-            member_count,
+            sum_has: 0.0,
+            sum_wants: 0.0,
+            member_count: 0,
+            bucket: None,
+        };
+        // Permits are neither earned nor gathered.
+        let has_tokens = !id.unit.is_concurrency();
+        if let Some(pool) = node.pool(id) {
+            used.sum_has = units(pool.sum_has());
+            used.sum_wants = units(pool.sum_wants());
+            used.member_count = pool.member_count();
+            let bucket = pool.fleet_bucket().filter(|_| has_tokens);
+            let left = bucket.map(|bucket| bucket.left(now));
+            used.bucket =
+                left.map(|left| GroupBucket::new(pool.limit(), left, pool.held_by_clients()));
+        } else if let Some(own) = node.resource(id) {
+            used.sum_has = units(own.sum_has());
+            used.sum_wants = units(own.sum_wants());
+            let bucket = own.fleet_bucket().filter(|_| has_tokens && own.is_drawn());
+            let left = bucket.map(|bucket| bucket.left(now));
+            used.bucket =
+                left.map(|left| GroupBucket::new(own.limit(), left, own.held_by_clients()));
+        }
+        used
+    }
+}
+
+// === impl GroupBucket ===
+
+impl GroupBucket {
+    fn new(limit: &Limit, left: Tokens, held: Tokens) -> Self {
+        Self {
+            burst: tokens(limit.burst),
+            left: tokens(left),
+            held: tokens(held),
         }
     }
 }

@@ -8,6 +8,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 10_000,
     max_clients_per_resource: 10_000,
     max_leases: 1_000_000,
+    max_durable: 100_000,
 };
 
 fn id(scope: &str) -> ResourceId {

@@ -248,6 +248,7 @@ fn what_goes_on_without_a_lease_is_not_claimed_and_does_not_stand_in_the_way_of_
         max_resources: 1,
         max_clients_per_resource: 1,
         max_leases: 1_000_000,
+        max_durable: 100_000,
     };
     let mut node = LeaseServer::new(p.now, Epoch(2), bounds, Start::Fresh);
     let id = ResourceId::new("tenant/acme", Unit::Concurrency).unwrap();

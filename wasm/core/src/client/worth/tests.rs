@@ -171,6 +171,7 @@ impl Site {
             max_resources: 1,
             max_clients_per_resource: 2,
             max_leases: 2,
+            max_durable: 100_000,
         };
         let mut limit = Limit::new(Capacity::from_micros(166_666));
         limit.burst = Tokens::from_whole(10);

@@ -20,6 +20,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 3,
     max_clients_per_resource: 100,
     max_leases: 1_000_000,
+    max_durable: 100_000,
 };
 
 /// The longest lease of any limit, and the lease of the first one.

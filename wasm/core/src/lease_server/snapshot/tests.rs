@@ -13,6 +13,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 3,
     max_clients_per_resource: 2,
     max_leases: 1_000_000,
+    max_durable: 100_000,
 };
 
 fn at(ms: u64) -> Instant {

@@ -49,12 +49,16 @@ impl Site {
         self
     }
 
-    /// Asks for `needs` tokens; what is to be stored is, before the answer is told.
+    /// Asks for `needs` tokens of `tenant/a`; what is to be stored is, before the answer is told.
     fn draw(&mut self, client: usize, needs: u64) -> u64 {
+        self.draw_of("tenant/a", client, needs)
+    }
+
+    fn draw_of(&mut self, scope: &str, client: usize, needs: u64) -> u64 {
         self.now = self.now.saturating_add(Duration::from_nanos(1));
         let name = std::format!("e/{client}");
         let run = ClientRun::only(ClientId::new(&name).unwrap());
-        let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
+        let resource = ResourceId::new(scope, Unit::Requests).unwrap();
         let wants = Capacity::from_whole(1);
         let request = LeaseRequest {
             draw: Some(DrawRequest {
@@ -79,7 +83,7 @@ impl Site {
     }
 
     fn write(&mut self) {
-        let (changes, _) = self.server.take_bucket_changes();
+        let changes = self.server.take_bucket_changes().changes;
         for change in changes {
             self.writes += 1;
             match change.bucket {
@@ -220,7 +224,7 @@ fn an_answer_that_is_told_again_waits_for_the_store_too() {
     let mut site = Site::hourly(10, 10);
     site.draw(0, 4);
     site.draw(0, 0);
-    let (changes, _) = site.server.take_bucket_changes();
+    let changes = site.server.take_bucket_changes().changes;
     assert_eq!(changes, []);
     site.granted[0] = Tokens::ZERO;
     let run = ClientRun::only(ClientId::new("e/0").unwrap());
@@ -236,8 +240,8 @@ fn an_answer_that_is_told_again_waits_for_the_store_too() {
     site.server
         .handle_refresh(site.now, &run, &resource, &request, &terms)
         .unwrap();
-    assert!(site.server.take_bucket_changes().1);
-    assert!(!site.server.take_bucket_changes().1);
+    assert!(site.server.take_bucket_changes().is_told);
+    assert!(!site.server.take_bucket_changes().is_told);
 }
 
 #[test]
@@ -297,4 +301,53 @@ fn random_crashes_mint_nothing_and_lose_little() {
         let part = admitted as f64 / ideally as f64;
         assert!(part > 0.97, "{rate}: {admitted} of {ideally}");
     }
+}
+
+#[test]
+fn no_more_buckets_are_stored_than_may_be() {
+    let mut site = Site::hourly(100, 1);
+    let bounds = Bounds {
+        max_resources: 3,
+        max_durable: 2,
+        ..BOUNDS
+    };
+    site.server = LeaseServer::new(secs(1), Epoch(1), bounds, Start::Fresh);
+    site.server.keep_buckets(site.now, BTreeMap::new());
+    let scopes = ["tenant/a", "tenant/b", "tenant/c"];
+    for (client, scope) in scopes.into_iter().enumerate() {
+        assert_eq!(site.draw_of(scope, client, 1), 1);
+    }
+    assert_eq!((site.store.len(), site.server.durable_count()), (2, 2));
+    // A token is earned in 36 seconds; then the first two are full, and make room.
+    site.after(20);
+    assert_eq!(site.draw_of("tenant/c", 2, 1), 0);
+    site.after(60);
+    assert_eq!(site.draw_of("tenant/c", 2, 1), 1);
+    assert_eq!((site.store.len(), site.server.durable_count()), (1, 1));
+    // What a store has of scopes that nobody asks for counts until it is full.
+    site.now = site.now.saturating_add(Duration::from_secs(1));
+    let stored = site
+        .store
+        .iter()
+        .map(|(id, (bucket, _))| (id.clone(), *bucket));
+    let stored = stored.collect();
+    let bounds = Bounds {
+        max_durable: 1,
+        ..BOUNDS
+    };
+    site.server = LeaseServer::new(site.now, Epoch(2), bounds, Start::Fresh);
+    site.server.keep_buckets(site.now, stored);
+    assert_eq!(site.draw_of("tenant/a", 0, 1), 1);
+    assert!(
+        !site
+            .store
+            .contains_key(&ResourceId::new("tenant/a", Unit::Requests).unwrap())
+    );
+    site.after(60);
+    assert_eq!(site.draw_of("tenant/b", 1, 1), 1);
+    let is_only = site.store.keys().all(|id| &*id.scope == "tenant/b");
+    assert_eq!(
+        (site.store.len(), is_only, site.server.durable_count()),
+        (1, true, 1)
+    );
 }

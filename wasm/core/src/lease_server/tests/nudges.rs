@@ -99,6 +99,7 @@ const MANY: Bounds = Bounds {
     max_resources: 100,
     max_clients_per_resource: 10_000,
     max_leases: 1_000_000,
+    max_durable: 100_000,
 };
 
 fn run(client: &str) -> ClientRun {

@@ -14,6 +14,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 8,
     max_clients_per_resource: 10,
     max_leases: 100,
+    max_durable: 100_000,
 };
 
 /// Coordinator of one pool, with clients that spend each token that they are granted, on a clock that the test
@@ -165,7 +166,7 @@ impl Site {
 
     /// The coordinator is killed, and starts again at once with what was to be stored.
     fn crash(&mut self) -> &mut Self {
-        let (changes, _) = self.server.take_bucket_changes();
+        let changes = self.server.take_bucket_changes().changes;
         let stored = changes.into_iter();
         let stored: BTreeMap<ResourceId, StoredBucket> = stored
             .filter_map(|change| Some((change.resource, change.bucket?)))
@@ -270,7 +271,7 @@ fn a_pools_bucket_is_stored() {
     assert_eq!(site.draw("tenant/a", 0, 7), 7);
     assert_eq!(site.crash().draw("tenant/b", 0, 7), 3);
     site.after(70_000);
-    let (changes, _) = site.server.take_bucket_changes();
+    let changes = site.server.take_bucket_changes().changes;
     let last = changes.last().unwrap();
     assert_eq!((&last.resource, last.bucket), (&Site::pool(), None));
 }

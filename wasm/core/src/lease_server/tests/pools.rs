@@ -33,6 +33,7 @@ impl Group {
             max_resources: 8 * own.len(),
             max_clients_per_resource: 10,
             max_leases: 1_000_000,
+            max_durable: 100_000,
         };
         let limit = |capacity| {
             let mut limit = Limit::new(capacity);
@@ -226,6 +227,7 @@ fn a_refused_member_takes_no_membership() {
             max_resources: 5,
             max_clients_per_resource: 0,
             max_leases: 1_000_000,
+            max_durable: 100_000,
         },
         Start::Fresh,
     );

@@ -10,6 +10,7 @@ const BOUNDS: Bounds = Bounds {
     max_resources: 8,
     max_clients_per_resource: 10,
     max_leases: 100,
+    max_durable: 100_000,
 };
 
 /// A root with a limit of ten an hour, and two leaves with a client each that spends each token that it is granted.

@@ -49,6 +49,7 @@ impl Fleet {
             max_resources: 10_000,
             max_clients_per_resource: 100,
             max_leases: 10_000,
+            max_durable: 100_000,
         };
         let full = LIMIT as i64 * 1000;
         Self {
