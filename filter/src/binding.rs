@@ -70,6 +70,9 @@ impl Binding {
         worker: &mut Worker<H>,
         stream: &mut BoundStream,
     ) -> Decision {
+        if self.root.marks {
+            worker.remove_foreign_mark();
+        }
         match &self.routes {
             None => worker.admit(&self.root, &self.root.plain, stream),
             Some(routes) => self.admit_by_route(worker, routes, stream),

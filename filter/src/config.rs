@@ -1,14 +1,15 @@
 //! The plugin's configuration: JSON, as Envoy hands it over.
 //!
 //! Wrong values are refused as a whole, so that Envoy keeps the configuration before; the error
-//! names the field, its value and the rule. Fields that this version does not know are accepted,
-//! so that a newer configuration does not stop an older filter, and reported once, since they may
-//! as well be misspelt.
+//! names the field, its value and the rule. Fields that this version does not know are refused as well, with the
+//! one that may have been meant: what is ignored limits everybody, or nobody. For a rolling upgrade, in which a newer
+//! configuration comes to an older filter, `unknown_fields` may say otherwise.
 
 use core::time::Duration;
 
 use crate::grpc_service::Address;
 use crate::host::Host;
+use crate::key::Key;
 use serde_json::{Map, Value};
 use tollgate_core::client::{Mode, Policy};
 use tollgate_core::cluster::SHARDS_MAX;
@@ -65,6 +66,10 @@ pub enum ConfigError {
     /// It is not JSON.
     #[error("the configuration is not JSON: {0}")]
     Syntax(serde_json::Error),
+    /// It has fields that nobody knows.
+    #[error("{0} {verb} not known; \"unknown_fields\": \"warn\" would ignore {what}", verb = if *.1 { "are" } else { "is" },
+        what = if *.1 { "them" } else { "it" })]
+    Unknown(String, bool),
     /// A field is missing.
     #[error("{field} is required: {rule}")]
     Required {
@@ -88,17 +93,21 @@ pub enum ConfigError {
 // === impl Config ===
 
 impl Config {
-    /// The configuration in `json`, and the fields in it that are not known.
+    /// The configuration in `json`, and the fields in it that are not known and may be ignored.
     ///
     /// # Errors
-    /// If it is not JSON or a value breaks a rule.
+    /// If it is not JSON, a value breaks a rule, or it has fields that nobody knows and does not say otherwise.
     pub fn parse(json: &[u8]) -> Result<(Self, Vec<String>), ConfigError> {
         let value: Value = serde_json::from_slice(json).map_err(ConfigError::Syntax)?;
         let mut unknown = Vec::new();
         let mut root = Fields::new("the configuration", "", &value)?;
+        let ignores = ignores_unknown(&mut root)?;
         let config = Self::read(&mut root, &mut unknown)?;
         root.finish(&mut unknown);
-        Ok((config, unknown))
+        match unknown.is_empty() || ignores {
+            true => Ok((config, unknown)),
+            false => Err(ConfigError::Unknown(unknown.join(", "), unknown.len() > 1)),
+        }
     }
 
     fn read(root: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Self, ConfigError> {
@@ -146,18 +155,22 @@ impl Config {
     /// If Envoy takes one for none, or has no expressions.
     pub fn compile<H: Host>(&mut self, host: &H) -> Result<(), ConfigError> {
         for (index, rule) in self.rules.iter_mut().enumerate() {
-            let why = match rule.key.compile(host) {
-                Ok(true) => continue,
-                Ok(false) => {
-                    "must be an expression in CEL; Envoy's log says why it is none".to_owned()
-                }
-                Err(error) => format!("cannot be compiled: {error}"),
-            };
-            return Err(ConfigError::Wrong {
-                field: format!("scopes[{index}].key"),
-                value: rule.key.in_words(),
-                rule: why,
-            });
+            let keys = [("key", Some(&mut rule.key)), ("plan", rule.plan.as_mut())];
+            for (field, key) in keys {
+                let Some(key) = key else { continue };
+                let why = match key.compile(host) {
+                    Ok(true) => continue,
+                    Ok(false) => {
+                        "must be an expression in CEL; Envoy's log says why it is none".to_owned()
+                    }
+                    Err(error) => format!("cannot be compiled: {error}"),
+                };
+                return Err(ConfigError::Wrong {
+                    field: format!("scopes[{index}].{field}"),
+                    value: key.in_words(),
+                    rule: why,
+                });
+            }
         }
         Ok(())
     }
@@ -172,6 +185,8 @@ impl Config {
     ) -> Result<(), ConfigError> {
         for (index, rule) in self.rules.iter().enumerate() {
             let of_key = rule.key.properties().into_iter().map(|path| ("key", path));
+            let of_plan = rule.plan.iter().flat_map(Key::properties);
+            let of_key = of_key.chain(of_plan.map(|path| ("plan", path)));
             let of_cost = rule.final_cost.iter().map(|path| ("final_cost", path));
             let mut unread = of_key.chain(of_cost).filter(|(_, path)| !can_read(path));
             if let Some((field, path)) = unread.next() {
@@ -204,6 +219,15 @@ impl Config {
 }
 
 // === free functions ===
+
+/// Reads whether fields that nobody knows are ignored with a warning.
+fn ignores_unknown(root: &mut Fields<'_>) -> Result<bool, ConfigError> {
+    match root.text("unknown_fields")? {
+        None | Some("refuse") => Ok(false),
+        Some("warn") => Ok(true),
+        Some(other) => Err(root.wrong("unknown_fields", other, "\"refuse\" or \"warn\"")),
+    }
+}
 
 fn shards(root: &mut Fields<'_>) -> Result<Vec<String>, ConfigError> {
     let Some(value) = root.take("shards") else {

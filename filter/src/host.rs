@@ -17,6 +17,9 @@ use crate::grpc_service::Address;
 use crate::notes::Notes;
 
 #[cfg(target_os = "wasi")]
+mod raw;
+
+#[cfg(target_os = "wasi")]
 pub(crate) use envoy::{Envoy, configuration, grpc_message};
 
 /// A number in Envoy's statistics.
@@ -68,7 +71,8 @@ pub trait Host {
     /// that the request does not have.
     fn evaluate(&self, expression: u32) -> Result<Option<Vec<u8>>, HostError>;
     /// Leaves values to the access log and the response, as the filter state of the stream at hand, with
-    /// those that are [there already](crate::joined).
+    /// those that are [there already](crate::joined). That of [`MARK`](crate::MARK) is left to the upstream as well, as
+    /// the request's header [`MARK_HEADER`](crate::MARK_HEADER); none if it is empty.
     fn note(&self, notes: Notes);
     /// Reads a record of all workers, and its version.
     fn shared_get(&self, key: &str) -> Result<Option<(Vec<u8>, Cas)>, HostError>;
@@ -111,7 +115,7 @@ pub trait Host {
     fn select(&self, context: u32) -> Result<(), HostError>;
     /// Lets the request at hand, which waited, go on.
     fn resume_request(&self) -> Result<(), HostError>;
-    /// Answers the request at hand; at most once per stream, a second time would trap.
+    /// Answers the request at hand, with [`RESPONSE_DETAILS`](crate::RESPONSE_DETAILS); at most once per stream.
     fn reply(&self, status: u32, headers: Vec<(&str, &str)>, body: &[u8]) -> Result<(), HostError>;
 }
 
@@ -119,7 +123,7 @@ pub trait Host {
 mod envoy {
     use super::*;
     use crate::grpc_service;
-    use crate::notes::{joined, state_name};
+    use crate::notes::{MARK, MARK_HEADER, joined, state_name};
     use proxy_wasm::hostcalls;
     use proxy_wasm::types::{LogLevel, MapType, MetricType, Status};
 
@@ -199,6 +203,9 @@ mod envoy {
                 String::from_utf8(value.ok().flatten()?).ok()
             };
             for (name, value) in joined(notes, earlier) {
+                if name == MARK {
+                    let _ = raw::set_request_header(MARK_HEADER, &value);
+                }
                 // As with log lines.
                 let _ = hostcalls::set_property(vec![name], Some(value.as_bytes()));
             }
@@ -326,8 +333,7 @@ mod envoy {
             headers: Vec<(&str, &str)>,
             body: &[u8],
         ) -> Result<(), HostError> {
-            hostcalls::send_http_response(status, headers, Some(body))
-                .map_err(failed("send_local_response"))
+            raw::send_reply(status, &headers, body)
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A key becomes part of a scope id, which travels to the coordinator, into logs and into tables
 //! that people read, so what a client may put into it is narrowed here: surrounding blanks
-//! are dropped, and what is left must be 1 to [`KEY_LEN_MAX`] bytes of UTF-8 without control
-//! characters. Anything else counts as *missing*, for which a rule has a policy.
+//! are dropped, and what is left must be UTF-8 without control characters. Anything else counts as
+//! *missing*, for which a rule has a policy. A key of more than [`KEY_LEN_MAX`] bytes is hashed.
 //!
 //! Two requests that the upstream would take for the same tenant's must have the same key, or
 //! spelling would be a way around the limit: hosts are compared without case and port, paths and
@@ -11,22 +11,33 @@
 
 use std::borrow::Cow;
 
+use regex_lite::Regex;
+use tollgate_core::lease::ID_LEN_MAX;
+
 use crate::config::RULE_NAME_LEN_MAX;
 use crate::host::{Host, HostError};
 
 mod address;
+mod credential;
+mod hash;
 mod path;
 mod percent;
 mod query;
+mod text;
 
-pub(crate) use address::Prefixes;
+pub(crate) use address::{Prefixes, parse_address};
+pub(crate) use hash::hashed;
 pub(crate) use path::Template;
 pub(crate) use percent::decoded_leniently;
 
 /// The longest key, in bytes; a rule's name, a slash and a key fit into a scope id.
 pub(crate) const KEY_LEN_MAX: usize = 200;
+/// The longest name of a plan, and the longest key beside one.
+const PLAN_LEN_MAX: usize = 40;
+const PLANNED_KEY_LEN_MAX: usize = 160;
 
-const _: () = assert!(RULE_NAME_LEN_MAX + 1 + KEY_LEN_MAX <= tollgate_core::lease::ID_LEN_MAX);
+const _: () = assert!(RULE_NAME_LEN_MAX + 1 + KEY_LEN_MAX <= ID_LEN_MAX);
+const _: () = assert!(RULE_NAME_LEN_MAX + 1 + PLAN_LEN_MAX + 1 + PLANNED_KEY_LEN_MAX <= ID_LEN_MAX);
 
 /// Where a rule finds the key of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +58,18 @@ pub(crate) enum Key {
     Property(Vec<String>),
     /// Value of an expression in CEL.
     Expression(Expression),
+    /// A cookie, by its name.
+    Cookie(String),
+    /// The token of `Authorization: Bearer`.
+    Bearer,
+    /// A claim of the JWT that is the bearer token, by the steps to it. Nobody has verified it.
+    UnverifiedClaim(Vec<String>),
     /// The same for all requests.
     Constant(String),
+    /// A part of another one: what the first group of an expression matches, or all of it.
+    Part { of: Box<Self>, regex: Pattern },
+    /// The hash of another one, which is a credential.
+    Hashed(Box<Self>),
     /// Several, with a character between that no part but the last contains.
     Join { parts: Vec<Self>, with: char },
 }
@@ -60,6 +81,10 @@ pub(crate) struct Expression {
     /// Envoy's token for it, once it is compiled for a root context.
     compiled: Option<u32>,
 }
+
+/// A regular expression.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern(pub(crate) Regex);
 
 /// Key of a request, as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +107,16 @@ impl Expression {
     }
 }
 
+// === impl Pattern ===
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
+}
+
+impl Eq for Pattern {}
+
 // === impl Key ===
 
 impl Key {
@@ -93,6 +128,7 @@ impl Key {
                 expression.compiled = host.compile(&expression.text)?;
                 Ok(expression.compiled.is_some())
             }
+            Self::Part { of, .. } | Self::Hashed(of) => of.compile(host),
             Self::Join { parts, .. } => {
                 for part in parts {
                     if !part.compile(host)? {
@@ -128,11 +164,36 @@ impl Key {
             },
             Self::Property(path) => {
                 let path: Vec<&str> = path.iter().map(String::as_str).collect();
-                found(host.property(&path)?)
+                let value = host.property(&path)?;
+                match path.contains(&"filter_metadata") {
+                    true => found(value.map(text::of_value)),
+                    false => found(value),
+                }
             }
             Self::Expression(expression) => match expression.compiled {
-                Some(compiled) => found(host.evaluate(compiled)?),
+                Some(compiled) => found(host.evaluate(compiled)?.map(text::of_value)),
                 None => Found::Missing,
+            },
+            Self::Cookie(name) => match host.request_header("cookie")? {
+                Some(cookies) => credential::cookie(&cookies, name),
+                None => Found::Missing,
+            },
+            Self::Bearer => match host.request_header("authorization")? {
+                Some(value) => found(credential::bearer(&value).map(<[u8]>::to_vec)),
+                None => Found::Missing,
+            },
+            Self::UnverifiedClaim(steps) => match host.request_header("authorization")? {
+                Some(value) => found(credential::claim(&value, steps)),
+                None => Found::Missing,
+            },
+            Self::Part { of, regex } => match of.read(host)? {
+                Found::Value(value) => found(text::part(&value, &regex.0)),
+                Found::Missing => Found::Missing,
+            },
+            Self::Hashed(of) => match of.read(host)? {
+                Found::Value(value) if trimmed(&value).is_empty() => Found::Missing,
+                Found::Value(value) => found(Some(hashed(trimmed(&value)).into_bytes())),
+                Found::Missing => Found::Missing,
             },
             Self::Constant(key) => Found::Value(Cow::Borrowed(key.as_bytes())),
             Self::Join { parts, with } => joined(host, parts, *with)?,
@@ -143,6 +204,7 @@ impl Key {
     pub(crate) fn properties(&self) -> Vec<&Vec<String>> {
         match self {
             Self::Property(path) => vec![path],
+            Self::Part { of, .. } | Self::Hashed(of) => of.properties(),
             Self::Join { parts, .. } => parts.iter().flat_map(Self::properties).collect(),
             _ => Vec::new(),
         }
@@ -159,6 +221,11 @@ impl Key {
             Self::SourceAddress(_) => "source address".to_owned(),
             Self::Property(path) => path.join("."),
             Self::Expression(expression) => expression.text.clone(),
+            Self::Cookie(name) => format!("cookie {name}"),
+            Self::Bearer => "bearer token".to_owned(),
+            Self::UnverifiedClaim(steps) => format!("claim {} of a bearer token", steps.join(".")),
+            Self::Part { of, .. } => format!("part of the {}", of.in_words()),
+            Self::Hashed(of) => of.in_words(),
             Self::Constant(_) => "constant".to_owned(),
             Self::Join { parts, .. } => {
                 let words: Vec<String> = parts.iter().map(Self::in_words).collect();
@@ -185,13 +252,34 @@ pub(crate) fn trimmed(value: &[u8]) -> &[u8] {
     }
 }
 
-/// A trimmed value as a key, or `None` if it cannot be one.
-pub(crate) fn parsed(value: &[u8]) -> Option<&str> {
-    if value.is_empty() || value.len() > KEY_LEN_MAX {
-        return None;
+/// A trimmed value as a key, or `None` if it cannot be one. A long one becomes its hash.
+pub(crate) fn parsed(value: &[u8]) -> Option<Cow<'_, str>> {
+    let key = printable(value)?;
+    Some(match key.len() > KEY_LEN_MAX {
+        true => Cow::Owned(hashed(value)),
+        false => Cow::Borrowed(key),
+    })
+}
+
+/// A plan's name from a value: as a rule's in lower case, or `None` if it cannot be one.
+pub(crate) fn plan_name(value: &str) -> Option<String> {
+    let name = value.to_ascii_lowercase();
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+    (name.len() <= PLAN_LEN_MAX && name.bytes().all(plain)).then_some(name)
+}
+
+/// A key that fits beside a plan's name: a long one becomes its hash.
+pub(crate) fn shortened_for_plan(key: String) -> String {
+    match key.len() > PLANNED_KEY_LEN_MAX {
+        true => hashed(key.as_bytes()),
+        false => key,
     }
-    let key = core::str::from_utf8(value).ok()?;
-    (!key.chars().any(char::is_control)).then_some(key)
+}
+
+/// A trimmed value as a text, or `None` if it is empty or cannot be printed.
+pub(crate) fn printable(value: &[u8]) -> Option<&str> {
+    let text = core::str::from_utf8(value).ok()?;
+    (!text.is_empty() && !text.chars().any(char::is_control)).then_some(text)
 }
 
 fn found<'a>(value: Option<Vec<u8>>) -> Found<'a> {
@@ -205,7 +293,7 @@ fn joined<'a, H: Host>(host: &H, parts: &'a [Key], with: char) -> Result<Found<'
             return Ok(Found::Missing);
         };
         let is_last = index.saturating_add(1) == parts.len();
-        let value = parsed(trimmed(&value)).filter(|value| is_last || !value.contains(with));
+        let value = printable(trimmed(&value)).filter(|value| is_last || !value.contains(with));
         let Some(value) = value else {
             return Ok(Found::Missing);
         };

@@ -6,7 +6,6 @@
 //! compiles natively, for the same filter as a dynamic module of Envoy's, and for the tests against a
 //! fake host. What is public here is for that module.
 
-#![forbid(unsafe_code)]
 #![cfg_attr(
     not(any(test, fuzzing)),
     deny(
@@ -52,8 +51,8 @@ pub use clock::now;
 pub use config::{Config, ConfigError};
 pub use grpc_service::{Address, Files, Pem, REREAD_SECONDS, Tls, authority};
 pub use host::{Cas, Destination, Host, HostError, Kind, Level, Metric, Written};
-pub use notes::{Notes, joined, state_name};
-pub use refusal::Protocol;
+pub use notes::{MARK, MARK_HEADER, Notes, joined, state_name};
+pub use refusal::{Protocol, RESPONSE_DETAILS};
 pub use route::{MetadataKind, ROUTE_FIELDS};
 pub use worker::Worker;
 

@@ -14,6 +14,10 @@ pub(crate) const PAUSE_MS: &str = "tollgate.pause_ms";
 pub(crate) const WAITED_MS: &str = "tollgate.waited_ms";
 /// Refusals in shadow mode, those of an earlier filter first.
 pub(crate) const SHADOW: &str = "tollgate.shadow";
+/// Refusals that the upstream is told of instead of the client, those of an earlier filter first.
+pub const MARK: &str = "tollgate.mark";
+/// The request header that tells the upstream of them.
+pub const MARK_HEADER: &str = "tollgate-mark";
 /// The item of `RateLimit` for each limit.
 pub(crate) const RATELIMIT: &str = "tollgate.ratelimit";
 /// The item of `RateLimit-Policy` for each limit.
@@ -25,7 +29,7 @@ pub(crate) const TIGHTEST: [&str; 3] = [
     "tollgate.x_ratelimit_reset",
 ];
 
-const LISTS: [&str; 3] = [SHADOW, RATELIMIT, RATELIMIT_POLICY];
+const LISTS: [&str; 4] = [SHADOW, MARK, RATELIMIT, RATELIMIT_POLICY];
 
 /// Returns the name that Envoy's filter state has for a note.
 pub fn state_name(name: &str) -> String {

@@ -12,6 +12,9 @@ use grpc::GrpcStatus;
 mod details;
 mod grpc;
 
+/// Text for Envoy's `%RESPONSE_CODE_DETAILS%` of each refusal.
+pub const RESPONSE_DETAILS: &str = "tollgate";
+
 /// Protocol of a request, and of the answer to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {

@@ -2,12 +2,13 @@
 
 use core::fmt::Display;
 use core::time::Duration;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
     Decision, Effect, Engine, Identity, Refusal, Report, Request, RootSettings, RuleId, StreamEnd,
-    Waited, reason,
+    Waited, planned_key, reason,
 };
 
 use crate::bound_stream::BoundStream;
@@ -20,7 +21,7 @@ use crate::key::{self, Found, Key};
 use crate::limit_status::notes;
 use crate::max_wait::max_wait;
 use crate::metrics::Metrics;
-use crate::notes::{SHADOW, WAITED_MS};
+use crate::notes::{MARK, MARK_HEADER, SHADOW, WAITED_MS, state_name};
 use crate::refusal::Protocol;
 use crate::route::Special;
 
@@ -69,6 +70,8 @@ pub(crate) struct BoundRoot {
     settings: RootSettings,
     /// Which fields the responses to admitted requests can carry.
     formats: Formats,
+    /// Whether a rule marks requests.
+    pub(crate) marks: bool,
 }
 
 /// A rule as a root context uses it.
@@ -76,6 +79,7 @@ pub(crate) struct BoundRoot {
 pub(crate) struct BoundRule {
     id: RuleId,
     key: Key,
+    plan: Option<Key>,
     when: Option<Condition>,
     missing: Missing,
 }
@@ -115,6 +119,7 @@ impl<H: Host + Clone> Worker<H> {
             plain: Special::of(rules.collect()),
             settings: root.settings,
             formats: config.admitted_headers,
+            marks: config.rules.iter().any(|rule| rule.terms.marks),
         })
     }
 
@@ -123,6 +128,7 @@ impl<H: Host + Clone> Worker<H> {
         BoundRule {
             id,
             key: rule.key.clone(),
+            plan: rule.plan.clone(),
             when: rule.when.clone(),
             missing: rule.missing.clone(),
         }
@@ -171,6 +177,16 @@ impl<H: Host + Clone> Worker<H> {
         decision
     }
 
+    /// Removes a mark that the client has made.
+    #[cold]
+    pub(crate) fn remove_foreign_mark(&self) {
+        let header = self.host.request_header(MARK_HEADER);
+        let own = self.host.property(&["filter_state", &state_name(MARK)]);
+        if !matches!(header, Ok(None)) && !matches!(own, Ok(Some(own)) if !own.is_empty()) {
+            self.host.note(vec![(MARK, String::new())]);
+        }
+    }
+
     #[inline]
     fn decide(&mut self, root: &BoundRoot, request: &mut Request) -> Decision {
         let host = &self.host;
@@ -211,6 +227,9 @@ impl<H: Host + Clone> Worker<H> {
                 Err(error) => return Err(self.decide_without_host(request.root(), &error)),
             }
         }
+        if let Some(plan) = &rule.plan {
+            return self.add_with_plan(rule, plan, request);
+        }
         // The most common key by far goes straight from the host to the engine.
         if let Key::Header(name) = &rule.key {
             return match self.host.request_header(name) {
@@ -247,8 +266,36 @@ impl<H: Host + Clone> Worker<H> {
         key: &[u8],
     ) -> Result<(), Decision> {
         match key::parsed(key) {
-            Some(key) => self.engine.add_new(request, rule.id, key),
+            Some(key) => self.engine.add_new(request, rule.id, &key),
             None => self.add_without_key(rule, request),
+        }
+    }
+
+    /// Adds the scope of a rule with plans. One without a usable plan is that of a rule without.
+    fn add_with_plan(
+        &mut self,
+        rule: &BoundRule,
+        plan: &Key,
+        request: &mut Request,
+    ) -> Result<(), Decision> {
+        let read = |key: &Key| match key.read(&self.host) {
+            Ok(Found::Value(value)) => Ok(key::parsed(key::trimmed(&value)).map(Cow::into_owned)),
+            Ok(Found::Missing) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let found = read(&rule.key).and_then(|key| Ok((key, read(plan)?)));
+        let (key, plan) = match found {
+            Ok((Some(key), plan)) => (key, plan),
+            Ok((None, _)) => return self.add_without_key(rule, request),
+            Err(error) => return Err(self.decide_without_host(request.root(), &error)),
+        };
+        let key = match plan.as_deref().and_then(key::plan_name) {
+            Some(plan) => planned_key(&plan, &key::shortened_for_plan(key)),
+            None => key,
+        };
+        match self.engine.add(request, rule.id, key.as_bytes()) {
+            true => Ok(()),
+            false => self.engine.add_new(request, rule.id, &key),
         }
     }
 
@@ -468,7 +515,11 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     fn tell_shadowed(&mut self, refusal: Refusal) {
-        let reason = reason(refusal, self.rules.speaker(refusal).rule);
+        let speaker = self.rules.speaker(refusal);
+        let reason = reason(refusal, speaker.rule);
+        if speaker.terms.marks {
+            return self.host.note(vec![(MARK, reason)]);
+        }
         self.host.note(vec![(SHADOW, reason.clone())]);
         let now = self.host.now();
         let fresh = |last| now.saturating_since(last) >= SHADOW_LOG_INTERVAL;

@@ -56,6 +56,7 @@ async fn logged(test: &TestContext) -> Result<()> {
         "the first request waited for its lease: {first}"
     );
     assert_eq!(last["status"], 429);
+    assert_eq!(last["details"], "tollgate");
     assert_eq!(last["tollgate_reason"], "tenant/requests");
     assert!(number(last, "tollgate_pause_ms")? <= 1000, "{last}");
     assert!(last["tollgate_waited_ms"].is_null(), "{last}");

@@ -33,7 +33,7 @@ async fn cel(test: &TestContext) -> Result<()> {
     for scope in [
         "made/acme@GET",
         "missing/unknown",
-        "number/unknown",
+        "number/4",
         "join/acme/GET",
     ] {
         known(&coordinator, scope).await?;

@@ -31,12 +31,7 @@ async fn policies(test: &TestContext) -> Result<()> {
         let to: SocketAddr = envoy
             .listener(name)
             .context("a listener that was started")?;
-        let long = "x".repeat(1000);
-        for fields in [
-            vec![],
-            vec![(TENANT_HEADER, " ")],
-            vec![(TENANT_HEADER, long.as_str())],
-        ] {
+        for fields in [vec![], vec![(TENANT_HEADER, " ")]] {
             let answer = get_once(to, "/", &fields).await?;
             assert_eq!(
                 answer.status, status,

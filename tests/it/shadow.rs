@@ -6,8 +6,10 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tollgate_tests::conclude;
 use tollgate_tests::connection::get_once;
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
 use tollgate_tests::load::{Flow, Load};
+use tollgate_tests::recording_upstream::RecordingUpstream;
 use tollgate_tests::wait;
 
 use crate::test_context::{TestContext, run_test, s};
@@ -43,6 +45,45 @@ async fn shadow(test: &TestContext) -> Result<()> {
             .stat("wasmcustom.tollgate.refused.tenant.requests")
             .await?,
         0
+    );
+    Ok(())
+}
+
+#[test]
+fn a_mark_tells_the_upstream_instead_of_refusing() {
+    run_test("a_mark_tells_the_upstream_instead_of_refusing", marked);
+}
+
+/// Of a burst of ten the first pass, and the rest with a mark; what a client writes there itself does not count.
+async fn marked(test: &TestContext) -> Result<()> {
+    let upstream = RecordingUpstream::start().await?;
+    let coordinator = test
+        .coordinator("limits: [{match: \"*\", requests: {rate: 0.01, burst: 10}}]\n")
+        .await?;
+    let rule = json!({"name": "tenant", "key": {"header": TENANT_HEADER}, "on_limit": "mark"});
+    let filters = vec![tollgate(&by_tenant(&json!({"scopes": [rule]})))?];
+    let spec = EnvoySpec::new("envoy", 1, upstream.address(), filters).upstream_over_http2();
+    let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
+    for _ in 0..20 {
+        let fields = [(TENANT_HEADER, "acme"), ("tollgate-mark", "mine")];
+        let answer = get_once(envoy.address(), "/", &fields).await?;
+        ensure!(answer.status == 200, "{answer:?}");
+    }
+    let marks: Vec<_> = upstream
+        .requests()
+        .into_iter()
+        .map(|request| request.mark)
+        .collect();
+    // Nobody waits for the first answer, so a few pass at the safe capacity before it comes.
+    let (first, rest) = marks.split_at(10);
+    ensure!(first.iter().all(Option::is_none), "{marks:?}");
+    let marked = rest
+        .iter()
+        .filter(|mark| mark.as_deref() == Some("tenant/requests"));
+    ensure!(marked.count() >= 5, "{marks:?}");
+    ensure!(
+        rest.iter().all(|mark| mark.as_deref() != Some("mine")),
+        "{marks:?}"
     );
     Ok(())
 }

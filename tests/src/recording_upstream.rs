@@ -30,6 +30,8 @@ type RecordedRequests = Arc<Mutex<Vec<RecordedRequest>>>;
 pub struct RecordedRequest {
     /// The tenant.
     pub tenant: String,
+    /// The mark of a rule that would have refused it, if there is one.
+    pub mark: Option<String>,
     /// The path.
     pub path: String,
     /// Time of arrival.
@@ -90,10 +92,13 @@ async fn accept(listener: TcpListener, requests: RecordedRequests) {
 async fn serve(stream: TcpStream, requests: RecordedRequests) {
     let _ = stream.set_nodelay(true);
     let answer = service_fn(|request: Request<Incoming>| {
-        let tenant = request.headers().get(TENANT_HEADER);
-        let tenant = tenant.and_then(|value| value.to_str().ok());
+        let header = |name: &str| {
+            let value = request.headers().get(name)?.to_str().ok()?;
+            Some(value.to_owned())
+        };
         let request = RecordedRequest {
-            tenant: tenant.unwrap_or_default().to_owned(),
+            tenant: header(TENANT_HEADER).unwrap_or_default(),
+            mark: header("tollgate-mark"),
             path: request.uri().path().to_owned(),
             at: Instant::now(),
         };

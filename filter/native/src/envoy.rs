@@ -14,7 +14,7 @@ use core::ffi::{c_char, c_void};
 use core::marker::PhantomData;
 use core::ptr::{NonNull, null, null_mut};
 
-use tollgate_filter::{Kind, Level, MetadataKind, Notes, joined, state_name};
+use tollgate_filter::{Kind, Level, MARK, MARK_HEADER, MetadataKind, Notes, joined, state_name};
 
 mod hooks;
 
@@ -113,6 +113,7 @@ callbacks! {
     is_validation_mode as is_validation_mode() -> bool;
     get_header as http_get_header(stream: *mut c_void, of: u32, key: Buffer, result: *mut Buffer,
         index: usize, count: *mut usize) -> bool;
+    set_header as http_set_header(stream: *mut c_void, of: u32, key: Buffer, value: Buffer) -> bool;
     get_attribute_string as http_filter_get_attribute_string(stream: *mut c_void, id: u32,
         result: *mut Buffer) -> bool;
     get_metadata_string as http_get_metadata_string(stream: *mut c_void, source: u32, ns: Buffer,
@@ -278,6 +279,11 @@ impl StreamPtr {
             String::from_utf8(value).ok()
         };
         for (name, value) in joined(notes, earlier) {
+            if name == MARK {
+                let key = Buffer::of(MARK_HEADER);
+                // SAFETY: as below; an empty text removes the header.
+                unsafe { set_header(self.raw(), Self::REQUEST_HEADERS, key, Buffer::of(&value)) };
+            }
             let key = state_name(name);
             // SAFETY: the stream is valid; Envoy copies both texts.
             unsafe { set_filter_state_bytes(self.raw(), Buffer::of(&key), Buffer::of(&value)) };

@@ -173,6 +173,15 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Like [`Fields::wrong`], of the object itself.
+    pub(super) fn wrong_whole(&self, rule: &str) -> ConfigError {
+        ConfigError::Wrong {
+            field: self.prefix.trim_end_matches('.').to_owned(),
+            value: shown(&self.whole_object()),
+            rule: format!("must be {rule}"),
+        }
+    }
+
     /// Like [`Fields::wrong`], where the rule is a sentence of its own.
     pub(super) fn wrong_as(&self, name: &str, value: &Value, rule: String) -> ConfigError {
         ConfigError::Wrong {

@@ -1,10 +1,11 @@
 //! Where a rule finds its key, as the configuration says it.
 
+use regex_lite::RegexBuilder;
 use serde_json::Value;
 
 use super::ConfigError;
-use super::fields::{Fields, check_header_name};
-use crate::key::{self, Expression, Key, Prefixes, Template};
+use super::fields::{Fields, check_header_name, is_text};
+use crate::key::{self, Expression, Key, Pattern, Prefixes, Template};
 
 /// The most parts of a join.
 const PARTS_MAX: usize = 8;
@@ -15,14 +16,31 @@ const SEGMENT_MAX: u64 = 64;
 /// The longest expression, in bytes.
 const EXPRESSION_LEN_MAX: usize = 1000;
 /// Sources of a key, for errors.
-const KINDS: &str = "an object with one of header, query, path, authority, source_address, peer_san, \
-    metadata, route_metadata, virtual_host_metadata, route_name, filter_state, cel, constant and join";
+const KINDS: &str = "an object with one of header, query, path, cookie, bearer, unverified_claim, authority, \
+    source_address, peer_san, metadata, route_metadata, virtual_host_metadata, route_name, filter_state, cel, \
+    constant and join";
+/// The largest compiled regular expression, in bytes, which bounds the time that it takes for a byte of the key.
+const REGEX_SIZE_MAX: usize = 64 << 10;
+/// Attributes that differ between requests of one key, and what to use instead.
+const VARYING: [(&str, &str); 2] = [
+    (
+        "source.address",
+        "no source.address alone, which has the port in it: use {\"source_address\": true}",
+    ),
+    (
+        "request.path",
+        "no request.path alone, which has the query in it: use request.url_path, or {\"path\": TEMPLATE}",
+    ),
+];
 
 /// The names of all sources.
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 17] = [
     "header",
     "query",
     "path",
+    "cookie",
+    "bearer",
+    "unverified_claim",
     "authority",
     "source_address",
     "peer_san",
@@ -37,13 +55,26 @@ const SOURCES: [&str; 14] = [
 ];
 
 /// The field `key` of a rule.
-pub(super) fn key(rule: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Key, ConfigError> {
-    let mut fields = rule
-        .object("key")?
-        .ok_or_else(|| rule.required("key", KINDS))?;
+pub(super) fn required(
+    rule: &mut Fields<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<Key, ConfigError> {
+    let key = key(rule, "key", unknown)?;
+    key.ok_or_else(|| rule.required("key", KINDS))
+}
+
+/// The field of a rule called `name`, which is a key.
+pub(super) fn key(
+    rule: &mut Fields<'_>,
+    name: &'static str,
+    unknown: &mut Vec<String>,
+) -> Result<Option<Key>, ConfigError> {
+    let Some(mut fields) = rule.object(name)? else {
+        return Ok(None);
+    };
     let key = match fields.count(&SOURCES) {
         1 => match join(&mut fields, unknown)? {
-            Some(key) => Some(key),
+            Some(key) => Some(changed(&mut fields, key)?),
             None => simple(&mut fields, unknown)?,
         },
         // Of two it would not be clear which one counts.
@@ -51,20 +82,56 @@ pub(super) fn key(rule: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Ke
     };
     fields.finish(unknown);
     match key {
-        Some(key) => Ok(key),
-        None => Err(rule.wrong("key", &fields.whole_object(), KINDS)),
+        Some(key) => Ok(Some(key)),
+        None => Err(rule.wrong(name, &fields.whole_object(), KINDS)),
     }
 }
 
-/// A key that is not made of others.
+/// A key that is not made of others, as far as `regex` and `hash` leave it.
 fn simple(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Option<Key>, ConfigError> {
+    match source(fields, unknown)? {
+        Some(key) => changed(fields, key).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The part of `key` that the field `regex` names, and its hash if the field `hash` says so. That of a credential
+/// is its hash unless the field says otherwise.
+fn changed(fields: &mut Fields<'_>, key: Key) -> Result<Key, ConfigError> {
+    let is_credential = matches!(key, Key::Bearer);
+    let mut key = key;
+    if let Some(text) = fields.text("regex")? {
+        let regex = RegexBuilder::new(text).size_limit(REGEX_SIZE_MAX).build();
+        let regex = regex.map_err(|error| {
+            fields.wrong("regex", text, &format!("a regular expression: {error}"))
+        })?;
+        let of = Box::new(key);
+        key = Key::Part {
+            of,
+            regex: Pattern(regex),
+        };
+    }
+    Ok(match fields.flag("hash", is_credential)? {
+        true => Key::Hashed(Box::new(key)),
+        false => key,
+    })
+}
+
+/// A key as its source has it.
+fn source(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Option<Key>, ConfigError> {
     let property = |path: &[&str]| Key::Property(path.iter().map(|&step| step.into()).collect());
     Ok(Some(if let Some(name) = fields.text("header")? {
-        Key::Header(check_header_name(fields, "header", name)?)
+        Key::Header(key_header(fields, name)?)
     } else if let Some(name) = fields.text("query")? {
         Key::Query(bounded(fields, "query", name)?)
     } else if let Some(key) = path(fields, unknown)? {
         key
+    } else if let Some(name) = fields.text("cookie")? {
+        Key::Cookie(bounded(fields, "cookie", name)?)
+    } else if is_set(fields, "bearer")? {
+        Key::Bearer
+    } else if let Some(steps) = claim(fields)? {
+        Key::UnverifiedClaim(steps)
     } else if is_set(fields, "authority")? {
         Key::Authority
     } else if let Some(prefixes) = source_address(fields, unknown)? {
@@ -85,12 +152,51 @@ fn simple(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Option<K
         if text.is_empty() || text.len() > EXPRESSION_LEN_MAX {
             return Err(fields.wrong("cel", text, "an expression of 1 to 1000 bytes"));
         }
+        if let Some((_, rule)) = VARYING.iter().find(|(name, _)| is_used_alone(text, name)) {
+            return Err(fields.wrong("cel", text, rule));
+        }
         Key::Expression(Expression::new(text))
     } else if let Some(text) = fields.text("constant")? {
         Key::Constant(constant(fields, "constant", text)?)
     } else {
         return Ok(None);
     }))
+}
+
+/// A header's name, unless each query would be a key of its own.
+fn key_header(fields: &Fields<'_>, name: &str) -> Result<String, ConfigError> {
+    match check_header_name(fields, "header", name)? {
+        path if path == ":path" => {
+            let rule = "no header :path, which has the query in it: use {\"path\": TEMPLATE} or {\"query\": NAME}";
+            Err(fields.wrong("header", name, rule))
+        }
+        name => Ok(name),
+    }
+}
+
+/// Returns whether the value of an expression has that of an attribute in it, as it is.
+fn is_used_alone(expression: &str, attribute: &str) -> bool {
+    let ends_part = |text: Option<char>| text.is_none_or(|next| matches!(next, '+' | '?' | ':'));
+    expression.match_indices(attribute).any(|(at, _)| {
+        let before = expression.get(..at).unwrap_or_default();
+        let after = expression
+            .get(at..)
+            .and_then(|rest| rest.strip_prefix(attribute));
+        ends_part(before.trim_end().chars().next_back())
+            && ends_part(after.unwrap_or_default().trim_start().chars().next())
+    })
+}
+
+/// The field `unverified_claim`: a name, or the names of objects within each other.
+fn claim(fields: &mut Fields<'_>) -> Result<Option<Vec<String>>, ConfigError> {
+    let expected = "the name of a claim, or a list of 1 to 8 names within each other";
+    match fields.peek("unverified_claim") {
+        Some(Value::String(name)) if is_text(&name.as_str()) => {
+            let name = fields.text("unverified_claim")?;
+            Ok(name.map(|name| vec![name.to_owned()]))
+        }
+        _ => fields.texts("unverified_claim", 1..=STEPS_MAX, expected),
+    }
 }
 
 fn join(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Option<Key>, ConfigError> {
@@ -230,8 +336,9 @@ pub(super) fn constant(
     field: &str,
     text: &str,
 ) -> Result<String, ConfigError> {
-    let usable = key::parsed(key::trimmed(text.as_bytes())).filter(|key| *key == text);
-    usable
-        .map(str::to_owned)
-        .ok_or_else(|| fields.wrong(field, text, "a key of 1 to 200 printable bytes"))
+    let usable = key::parsed(key::trimmed(text.as_bytes())).is_some_and(|key| key == text);
+    match usable {
+        true => Ok(text.to_owned()),
+        false => Err(fields.wrong(field, text, "a key of 1 to 200 printable bytes")),
+    }
 }

@@ -27,6 +27,8 @@ const MAX_WAITING: RangeInclusive<u64> = 1..=100_000;
 pub(crate) struct Rule {
     /// Where the second part of the scope id is.
     pub(crate) key: Key,
+    /// Where the plan is that its scopes are told apart by, if they are.
+    pub(crate) plan: Option<Key>,
     /// Which requests it is about; without one, all.
     pub(crate) when: Option<Condition>,
     /// Fate of a request that has no key.
@@ -58,7 +60,8 @@ impl Rule {
         unknown: &mut Vec<String>,
     ) -> Result<(RuleConfig, Self), ConfigError> {
         let name = name(fields)?;
-        let key = key::key(fields, unknown)?;
+        let key = key::required(fields, unknown)?;
+        let plan = key::key(fields, "plan", unknown)?;
         let missing = missing(fields, "missing", unknown)?;
         let missing = missing.unwrap_or_else(|| Missing::Default("unknown".to_owned()));
         let when = condition::condition(fields, unknown)?;
@@ -74,7 +77,7 @@ impl Rule {
             ..defaults.policy.clone()
         };
         let terms = Terms::read(fields, defaults.formats, unknown)?;
-        let (enforced, on_overflow) = (enforced(fields)?, on_overflow(fields)?);
+        let (enforced, on_overflow) = (enforced(fields, &terms)?, on_overflow(fields)?);
         let final_cost = final_cost(fields, unknown)?;
         let limits = RuleConfig {
             name,
@@ -86,6 +89,7 @@ impl Rule {
         };
         let rule = Self {
             key,
+            plan,
             when,
             missing,
             terms,
@@ -153,11 +157,21 @@ fn priority(fields: &mut Fields<'_>) -> Result<Priority, ConfigError> {
     Ok(Priority::new(level as u8).unwrap_or_default())
 }
 
-fn enforced(fields: &mut Fields<'_>) -> Result<u8, ConfigError> {
+fn enforced(fields: &mut Fields<'_>, terms: &Terms) -> Result<u8, ConfigError> {
     // Ignoring it like any unknown field would begin to refuse what a 0.1 rule in shadow mode let pass.
     if let Some(mode) = fields.take("mode") {
         let rule = "gone: set \"enforced_percent\": 0 for shadow mode";
         return Err(fields.wrong_as("mode", mode, rule.to_owned()));
+    }
+    if terms.marks {
+        return match fields.take("enforced_percent") {
+            None => Ok(0),
+            Some(percent) => Err(fields.wrong(
+                "enforced_percent",
+                percent,
+                "absent beside \"on_limit\": \"mark\"",
+            )),
+        };
     }
     Ok(fields.whole("enforced_percent", 100, 0..=100)? as u8)
 }
@@ -169,9 +183,9 @@ fn shape(fields: &mut Fields<'_>) -> Result<Option<Shape>, ConfigError> {
         max_waiting: fields.whole("max_waiting", 1000, MAX_WAITING)? as usize,
     };
     match fields.text("on_limit")? {
-        None | Some("refuse") => Ok(None),
+        None | Some("refuse" | "mark") => Ok(None),
         Some("shape") => Ok(Some(shape)),
-        Some(other) => Err(fields.wrong("on_limit", other, "\"refuse\" or \"shape\"")),
+        Some(other) => Err(fields.wrong("on_limit", other, "\"refuse\", \"shape\" or \"mark\"")),
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Terms {
     pub(crate) headers: Vec<(String, String)>,
     /// The body, unless it is the problem that the filter describes.
     pub(crate) body: Option<Body>,
+    /// Whether requests go on, and the upstream is told instead.
+    pub(crate) marks: bool,
 }
 
 /// A body of the operator's own.
@@ -44,6 +46,7 @@ impl Terms {
         status: 429,
         headers: Vec::new(),
         body: None,
+        marks: false,
     };
 
     /// The same, to refer to.
@@ -57,6 +60,7 @@ impl Terms {
     ) -> Result<Self, ConfigError> {
         let terms = Self {
             formats,
+            marks: rule.peek("on_limit").and_then(Value::as_str) == Some("mark"),
             ..Self::DEFAULT
         };
         let Some(mut fields) = rule.object("refusal")? else {

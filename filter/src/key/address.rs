@@ -17,9 +17,7 @@ pub(crate) struct Prefixes {
 impl Prefixes {
     /// The network of `address`, which is Envoy's `ip:port`: `192.0.2.7`, or `2001:db8::/64`.
     pub(super) fn cut<'a>(self, address: &[u8]) -> Found<'a> {
-        let address = core::str::from_utf8(address).ok();
-        let address = address.and_then(|text| without_port(text).parse().ok());
-        let text = match address.map(|address: IpAddr| address.to_canonical()) {
+        let text = match parse_address(address) {
             None => return Found::Missing,
             Some(IpAddr::V4(address)) => {
                 let bits = address.to_bits() & !shifted(u32::MAX, self.v4, u32::checked_shr);
@@ -35,6 +33,13 @@ impl Prefixes {
 }
 
 // === free functions ===
+
+/// The address in Envoy's `ip:port`; one of version 4 as such, however it came.
+pub(crate) fn parse_address(address: &[u8]) -> Option<IpAddr> {
+    let address = core::str::from_utf8(address).ok()?;
+    let address: IpAddr = without_port(address).parse().ok()?;
+    Some(address.to_canonical())
+}
 
 /// `:authority` in lower case, without its port and without the dot that ends a full name.
 pub(super) fn host(authority: Vec<u8>) -> Vec<u8> {

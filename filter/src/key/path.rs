@@ -1,14 +1,13 @@
 //! Keys out of a path: one segment, or what a template captures.
 //!
 //! A path is split before it is decoded, so that an encoded slash does not make two segments of
-//! one. One slash at the end is ignored, because most servers do so. Dots and double slashes are
-//! Envoy's to resolve (`normalize_path`, `merge_slashes`), which serves its routes as well.
+//! one. Empty segments and dots are resolved as servers do, or a path could be spelt with another one's key.
 
 use core::fmt;
 use std::borrow::Cow;
 
 use super::Found;
-use super::percent::decoded;
+use super::percent::{decoded, decoded_leniently};
 
 /// The most segments of a template.
 const SEGMENTS_MAX: usize = 64;
@@ -78,7 +77,7 @@ impl Template {
     /// Returns the captures of a path, several with slashes between; none where one has a
     /// slash of its own, for the parts could not be told apart.
     pub(super) fn captured<'a>(&self, path: &[u8]) -> Found<'a> {
-        let mut rest = segments_of(path);
+        let mut rest = segments_of(path).into_iter();
         let mut key: Vec<u8> = Vec::new();
         for segment in &self.segments {
             let Some(part) = rest.next() else {
@@ -148,8 +147,11 @@ impl Segment {
 
 /// The segment with that number, counted from one.
 pub(super) fn segment<'a>(path: &[u8], number: usize) -> Found<'a> {
-    let part = segments_of(path).nth(number.saturating_sub(1));
-    match part.map(decoded) {
+    let segments = segments_of(path);
+    match segments
+        .get(number.saturating_sub(1))
+        .map(|part| decoded(part))
+    {
         None | Some(None) => Found::Missing,
         Some(Some(part)) => Found::Value(Cow::Owned(part.into_owned())),
     }
@@ -161,11 +163,17 @@ fn without_query(path: &[u8]) -> &[u8] {
     path.get(..end.unwrap_or(path.len())).unwrap_or_default()
 }
 
-fn segments_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let path = without_query(path);
-    let path = path.strip_prefix(b"/").unwrap_or(path);
-    let path = path.strip_suffix(b"/").unwrap_or(path);
-    path.split(|byte| *byte == b'/')
+/// The segments of a path, without empty ones, `.` and `..` however they are written.
+fn segments_of(path: &[u8]) -> Vec<&[u8]> {
+    let mut segments = Vec::new();
+    for segment in without_query(path).split(|byte| *byte == b'/') {
+        match &*decoded_leniently(segment) {
+            b"" | b"." => {}
+            b".." => drop(segments.pop()),
+            _ => segments.push(segment),
+        }
+    }
+    segments
 }
 
 #[cfg(test)]
@@ -187,7 +195,8 @@ mod tests {
             ("/v1/a%2Fb/orders", 2, value("a/b")),
             ("/v1/50%/orders", 2, Found::Missing),
             ("/v1", 2, Found::Missing),
-            ("/", 1, value("")),
+            ("/", 1, Found::Missing),
+            ("//v1/.//x/%2e./acme/", 2, value("acme")),
             ("*", 2, Found::Missing),
         ];
         for (path, number, want) in rows {
@@ -217,7 +226,9 @@ mod tests {
             ("/v1/{t}/ns/{n}", "/v1/a%2Fb/ns/c", Found::Missing),
             ("/v1/{t}", "/v1/a%2Fb", value("a/b")),
             ("/v1/{t}", "/v1/50%", Found::Missing),
-            ("/{t}//{n}", "/a//b", value("a/b")),
+            ("/{t}/{n}", "/a//b", value("a/b")),
+            ("/v1/{t}", "/v1/x/../acme", value("acme")),
+            ("/v1/{t}", "/./v1/acme/.", value("acme")),
         ];
         for (template, path, want) in rows {
             let template = Template::parse(template).unwrap();

@@ -66,6 +66,7 @@ fn the_operator_chooses_status_headers_body_and_drafts() {
             content_type: "text/html".to_owned(),
             text: "<p>later</p>".to_owned(),
         }),
+        marks: false,
     };
     let speaker = Speaker {
         terms: &terms,

@@ -146,15 +146,49 @@ fn missing_keys_follow_the_rule() {
     let mut proxy = Proxy::new(&config(json));
     let missing = Decision::Deny(Refusal::Missing { rule: RuleId(1) });
     assert_eq!(proxy.request(&[("x", "1"), ("z", "1")]), missing);
-    for key in ["", "  ", "a\nb", &"k".repeat(201)] {
+    for key in ["", "  ", "a\nb", "\u{80}"] {
         assert_eq!(proxy.request(&[("y", key)]), missing, "{key:?}");
     }
     assert_eq!(proxy.request(&[("y", "1")]), Decision::Hold);
+    // One that is too long has its hash for a key.
+    assert_eq!(proxy.request(&[("y", &"k".repeat(201))]), Decision::Hold);
     proxy.tick(TICK);
     let (_, call) = proxy.process().take_call().unwrap();
     let scopes: Vec<String> = call.refresh().scopes.into_iter().map(|s| s.scope).collect();
-    assert_eq!(scopes, ["b/1", "c/nobody"]);
+    let hash = format!("b/{}", key::hashed("k".repeat(201).as_bytes()));
+    assert_eq!(scopes, ["b/1", "c/nobody", &hash]);
     assert_eq!(proxy.metric("refused.b.missing"), 5);
+}
+
+#[test]
+fn a_scope_has_the_plan_of_its_request() {
+    let plan = r#", "plan": {"header": "x-plan"}"#;
+    let mut proxy = Proxy::new(&rule_with(plan, ""));
+    let long = "k".repeat(161);
+    let requests = [
+        [("x", "alice"), ("x-plan", "Gold")],
+        [("x", "alice"), ("x-plan", "gold")],
+        [("x", "bob"), ("x-plan", "no plan")],
+        [("x", "bob"), ("x-none", "")],
+        [("x", &long), ("x-plan", "gold")],
+        [("x", ""), ("x-plan", "gold")],
+        [("x", "@gold/alice"), ("x-none", "")],
+    ];
+    for headers in requests {
+        assert_eq!(proxy.request(&headers), Decision::Hold, "{headers:?}");
+    }
+    proxy.tick(TICK);
+    let (_, call) = proxy.process().take_call().unwrap();
+    let scopes: Vec<String> = call.refresh().scopes.into_iter().map(|s| s.scope).collect();
+    let hash = format!("tenant@gold/{}", key::hashed(long.as_bytes()));
+    let want = [
+        "tenant@gold/alice",
+        "tenant/bob",
+        &hash,
+        "tenant/unknown",
+        "tenant/@gold/alice",
+    ];
+    assert_eq!(scopes, want);
 }
 
 #[test]
@@ -309,6 +343,33 @@ fn shadowed_refusals_are_counted_noted_and_logged_now_and_then() {
     let logs = proxy.process().logs.borrow();
     let told = logs.iter().filter(|(_, line)| line.contains("(shadow)"));
     assert_eq!(told.count(), 1);
+}
+
+#[test]
+fn a_mark_is_noted_instead_of_a_refusal_and_a_foreign_one_is_removed() {
+    let fields = r#", "first_lease_wait_ms": 0"#;
+    let mut proxy = Proxy::new(&rule_with(r#", "on_limit": "mark""#, fields));
+    assert_eq!(proxy.admitted("acme", 10), 10);
+    assert_eq!(proxy.noted(0, "mark"), None);
+    assert_eq!(proxy.of("acme"), Decision::Admit);
+    assert_eq!(proxy.noted(0, "mark").as_deref(), Some("tenant/requests"));
+    assert_eq!(proxy.noted(0, "shadow"), None);
+    // Its own mark, left by an earlier filter of the chain, stays.
+    proxy.host().set_headers(&[("tollgate-mark", "x")]);
+    proxy.host().properties.borrow_mut().insert(
+        "filter_state.wasm.tollgate.mark".to_owned(),
+        b"a/b".to_vec(),
+    );
+    proxy.worker.remove_foreign_mark();
+    assert_eq!(proxy.noted(0, "mark").as_deref(), Some("tenant/requests"));
+    proxy.host().properties.borrow_mut().clear();
+    proxy.host().notes.borrow_mut().clear();
+    proxy.worker.remove_foreign_mark();
+    assert_eq!(proxy.noted(0, "mark").as_deref(), Some(""));
+    proxy.tick(TICK);
+    assert!(proxy.metric("shadowed.tenant.requests") > 0);
+    let logs = proxy.process().logs.borrow();
+    assert!(!logs.iter().any(|(_, line)| line.contains("(shadow)")));
 }
 
 #[test]
@@ -474,7 +535,7 @@ fn a_new_configuration_keeps_the_balances() {
     let mut proxy = Proxy::new(&one_rule(""));
     proxy.lease("acme", 100.0);
     proxy.admitted("acme", 300);
-    let changed = one_rule(r#", "unknown": 1"#);
+    let changed = one_rule(r#", "unknown": 1, "unknown_fields": "warn""#);
     proxy.root = proxy.worker.configure(&changed).unwrap();
     assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
 }

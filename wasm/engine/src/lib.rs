@@ -54,7 +54,7 @@ pub use own_slots::OwnSlots;
 pub use refusal::{Denial, LimitStatus, Refusal, ScopeLevel};
 pub use reply::{Formats, Refuser, Reply, policy, reason, seconds};
 pub use roots::{Root, RootSettings};
-pub use rules::{OVERFLOW, RuleId};
+pub use rules::{OVERFLOW, RuleId, planned_key};
 pub use shared_memory::SharedMemory;
 pub use shared_table::codec;
 pub use stats::{Counter, ProcessStats, Refusals, RuleStats, Stats};

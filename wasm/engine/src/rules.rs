@@ -13,6 +13,9 @@ const CANONICAL: &str = "~canonical";
 /// full; a number follows.
 pub const OVERFLOW: &str = "~overflow-";
 
+/// Beginning of a key that has a plan.
+const PLAN: char = '\u{1}';
+
 /// A rule of an engine, for as long as the engine lives: one with the same name in a later
 /// configuration is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,7 +156,7 @@ impl Rules {
     /// Returns the policy of the rule that `scope` belongs to; the default one if no rule has that
     /// name any more.
     pub(crate) fn policy_of(&self, scope: &str) -> Policy {
-        let name = scope.split_once('/').map_or(scope, |(rule, _)| rule);
+        let name = scope.split(['/', '@']).next().unwrap_or(scope);
         let rule = self.named(name).or_else(|| self.named(CANONICAL));
         let rule = rule.and_then(|rule| self.get(rule.0));
         rule.map(|rule| rule.policy.clone()).unwrap_or_default()
@@ -227,10 +230,37 @@ impl Rules {
 
 // === free functions ===
 
-/// Returns the scope id of a rule's key; the keys of canonical scopes are ids themselves.
+/// Returns the scope id of a rule's key, in which its plan follows the rule's name; the keys of canonical scopes are
+/// ids themselves.
 pub(crate) fn scope_id(rule: &str, key: &str) -> String {
-    match rule == CANONICAL && !key.starts_with(OVERFLOW) {
-        true => key.to_owned(),
-        false => format!("{rule}/{key}"),
+    match key.strip_prefix(PLAN) {
+        _ if rule == CANONICAL && !key.starts_with(OVERFLOW) => key.to_owned(),
+        Some(planned) => format!("{rule}@{planned}"),
+        None => format!("{rule}/{key}"),
+    }
+}
+
+/// Returns the key of a rule with `plan`, which is a part of the scope's id: `user@gold/alice`. Neither begins with a
+/// control character.
+pub fn planned_key(plan: &str, key: &str) -> String {
+    format!("{PLAN}{plan}/{key}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_has_its_plan_behind_the_rules_name() {
+        let rows = [
+            ("user", "alice".to_owned(), "user/alice"),
+            ("user", planned_key("gold", "alice"), "user@gold/alice"),
+            ("user", planned_key("gold", "a/b"), "user@gold/a/b"),
+            ("user", "@gold/alice".to_owned(), "user/@gold/alice"),
+            (CANONICAL, "group/gold".to_owned(), "group/gold"),
+        ];
+        for (rule, key, want) in rows {
+            assert_eq!(scope_id(rule, &key), want);
+        }
     }
 }

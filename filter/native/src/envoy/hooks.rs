@@ -4,6 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use tollgate_filter::RESPONSE_DETAILS;
+
 use super::*;
 use crate::calls::{self, StreamEvent};
 use crate::configuration::Configuration;
@@ -53,7 +55,7 @@ unsafe fn carry_out(stream: StreamPtr, step: Step) -> u32 {
                     headers.as_mut_ptr(),
                     headers.len(),
                     Buffer::of(&reply.body),
-                    Buffer::of("tollgate"),
+                    Buffer::of(RESPONSE_DETAILS),
                 );
             }
             STOP

@@ -35,7 +35,8 @@ fn coordinators_can_have_an_address() {
 fn an_address_can_speak_tls() {
     let tls = |fields: &str| {
         let json = format!(r#"{{"address": "t:1", "port": 1, "tls": {{"later": 1{fields}}}}}"#);
-        let (config, unknown) = parse(&with_coordinator(&json)).unwrap();
+        let json = with_coordinator(&json).replacen('{', r#"{"unknown_fields": "warn", "#, 1);
+        let (config, unknown) = parse(&json).unwrap();
         assert_eq!(unknown, ["coordinator.tls.later", "coordinator.port"]);
         config.address.unwrap().tls.unwrap()
     };

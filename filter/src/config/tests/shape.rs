@@ -11,7 +11,7 @@ fn waiting_can_be_set_and_is_checked() {
     refused(&[
         (
             named(r#""on_limit": "queue""#),
-            "scopes[0].on_limit is \"queue\": must be \"refuse\" or \"shape\"",
+            "scopes[0].on_limit is \"queue\": must be \"refuse\", \"shape\"",
         ),
         (
             named(r#""max_wait_ms": 30001"#),
