@@ -168,6 +168,13 @@ impl Call {
         call
     }
 
+    /// Changes `path` by the merge patch `body`.
+    pub(crate) fn patch(path: impl Into<String>, body: Value) -> Self {
+        let mut call = Self::new("PATCH", path.into());
+        call.body = Some(body);
+        call
+    }
+
     /// Makes `path` happen.
     pub(crate) fn post(path: impl Into<String>) -> Self {
         Self::new("POST", path.into())

@@ -1,11 +1,11 @@
-//! `tollgate put`: creates or replaces.
+//! `tollgate put`: creates, changes or replaces.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
@@ -17,18 +17,20 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
-  tollgate put group gold --requests 20k --concurrency 500
-      A group with two limits, and no other.
+  tollgate put override tenant/acme --requests 50
+      The rate alone: burst, concurrency and whatever else acme has stay, also where they are the file's.
+  tollgate put group gold --requests 20k --burst 40k --set concurrency.safe=5
+      Fields by their path in the configuration; `--set concurrency=null` takes a limit away.
   tollgate put group gold -f gold.yaml --if-match 42
-      As the file says, unless it has been changed meanwhile.
+      All of it, as the file says, unless it has been changed meanwhile.
   tollgate put override tenant/acme --requests 50 --create
-      Limits for one scope, unless it has some already.
+      Unless the scope has an override already.
   echo '{requests: {rate: 100, burst: 20}}' | tollgate put group silver -f -
       From standard input; YAML or JSON, as in the configuration.";
 
-/// Create something, or replace all of it.
+/// Create something, or change the fields that are named; with a file, replace all of it.
 ///
-/// A unit without an option has no limit: this does not change single fields.
+/// An override begins with the limits that the file gives the scope.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Put {
@@ -54,13 +56,17 @@ struct Definition {
         short,
         long,
         value_name = "FILE",
-        conflicts_with_all = ["requests", "request_bytes", "response_bytes", "concurrency", "fair_between"]
+        conflicts_with_all = ["requests", "burst", "request_bytes", "response_bytes", "concurrency", "fair_between", "set"]
     )]
     file: Option<PathBuf>,
 
     /// Requests per second, such as `1000`, `1.5k` or `unlimited`.
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     requests: Option<String>,
+
+    /// Requests at once after a pause, such as `2k`.
+    #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
+    burst: Option<String>,
 
     /// Bytes of request bodies per second, such as `50MiB`.
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
@@ -77,6 +83,10 @@ struct Definition {
     /// First division of a group's capacity: between `members` or `clients`.
     #[arg(long, value_name = "UNIT")]
     fair_between: Option<String>,
+
+    /// Any field, by its path: `concurrency.safe=5`, `requests.guaranteed.3=100`; `null` takes it away.
+    #[arg(long, value_name = "FIELD=VALUE", value_parser = field)]
+    set: Vec<(String, Value)>,
 }
 
 /// Condition of a write.
@@ -97,49 +107,63 @@ impl Put {
     pub(crate) fn run(self, client: &Client, as_json: bool) -> Result<(), Failure> {
         let kind = self.kind;
         let path = kind.one(&self.name)?;
-        let body = self.definition.body().map_err(Failure::usage)?;
-        let reply = client.send(self.condition.apply(Call::put(path, body)));
+        let call = match &self.definition.file {
+            Some(file) => Call::put(path, read(file).map_err(Failure::usage)?),
+            None => Call::patch(path, self.definition.fields()),
+        };
+        let is_whole = self.definition.file.is_some();
+        let reply = client.send(self.condition.apply(call));
         let reply = reply.map_err(|failure| failure.about(kind, &self.name))?;
         if as_json {
             return print::json(&reply.body);
         }
         let done = match reply.status.as_u16() {
             201 => "created",
-            _ => "replaced",
+            _ if is_whole => "replaced",
+            _ => "changed",
         };
-        print::lines(&format!(
-            "{} {} {done}",
-            kind.name(),
-            print::plain(&self.name)
-        ))
+        let note = match self.is_of_unknown_scope(client) {
+            true => " (no Envoy has asked for it lately)",
+            false => "",
+        };
+        let name = print::plain(&self.name);
+        print::lines(&format!("{} {name} {done}{note}", kind.name()))
+    }
+
+    /// Whether it is an override of a scope that no Envoy has asked for, whose name may be misspelt.
+    fn is_of_unknown_scope(&self, client: &Client) -> bool {
+        if self.kind != Kind::Override {
+            return false;
+        }
+        let scope = Kind::Scope.one(&self.name).map(Call::get);
+        let answer = scope.and_then(|call| client.send(call));
+        matches!(answer, Err(Failure::Missing(_)))
     }
 }
 
 // === impl Definition ===
 
 impl Definition {
-    fn body(&self) -> anyhow::Result<Value> {
-        if let Some(file) = &self.file {
-            return read(file);
-        }
-        let mut body = Map::new();
-        let rates = [
-            ("requests", &self.requests),
-            ("request_bytes", &self.request_bytes),
-            ("response_bytes", &self.response_bytes),
+    /// The fields that the options name.
+    fn fields(&self) -> Value {
+        let mut fields = json!({});
+        let named = [
+            ("requests.rate", &self.requests),
+            ("requests.burst", &self.burst),
+            ("request_bytes.rate", &self.request_bytes),
+            ("response_bytes.rate", &self.response_bytes),
+            ("concurrency.max", &self.concurrency),
+            ("fair_between", &self.fair_between),
         ];
-        for (unit, rate) in rates {
-            if let Some(rate) = rate {
-                body.insert(unit.to_owned(), json!({ "rate": rate }));
+        for (path, text) in named {
+            if let Some(text) = text {
+                set(&mut fields, path, json!(text));
             }
         }
-        if let Some(max) = &self.concurrency {
-            body.insert("concurrency".to_owned(), json!({ "max": max }));
+        for (path, value) in &self.set {
+            set(&mut fields, path, value.clone());
         }
-        if let Some(word) = &self.fair_between {
-            body.insert("fair_between".to_owned(), json!(word));
-        }
-        Ok(body.into())
+        fields
     }
 }
 
@@ -156,6 +180,31 @@ impl Condition {
 }
 
 // === free functions ===
+
+/// Reads `FIELD=VALUE`.
+fn field(text: &str) -> Result<(String, Value), String> {
+    let (path, value) = text.split_once('=').ok_or("is not FIELD=VALUE")?;
+    if path.split('.').any(str::is_empty) {
+        return Err(format!("{path:?} is no path such as requests.burst"));
+    }
+    let value = match value {
+        "null" => Value::Null,
+        text => json!(text),
+    };
+    Ok((path.to_owned(), value))
+}
+
+/// Sets the field at `path` in `fields`, with the objects around it.
+fn set(fields: &mut Value, path: &str, value: Value) {
+    let mut place = fields;
+    for step in path.split('.') {
+        if !place.is_object() {
+            *place = json!({});
+        }
+        place = &mut place[step];
+    }
+    *place = value;
+}
 
 /// The object that `file` holds.
 fn read(file: &Path) -> anyhow::Result<Value> {

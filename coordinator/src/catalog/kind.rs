@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_saphyr::Location;
 
 use super::check::{self, Check, ConfigErrors};
+use super::limits::MatchedLimits;
 use super::name::{self, NameError};
 use super::spec::{AttachmentSpec, GroupSpec, LimitsSpec, LocatedValue};
 use super::store::RecordKind;
@@ -34,6 +35,11 @@ pub trait ObjectKind: Copy + Send + Sync + 'static {
 
     /// Returns the objects of the file, and those written through the API.
     fn objects(self, catalog: &Catalog) -> Objects<'_, Self::Object>;
+
+    /// Returns the written form of what holds where there is no object called `name`.
+    fn otherwise(self, _catalog: &Catalog, _name: &str) -> Option<Self::Spec> {
+        None
+    }
 }
 
 /// The objects of the file, and those written through the API.
@@ -122,6 +128,11 @@ impl ObjectKind for OverrideKind {
 
     fn objects(self, catalog: &Catalog) -> Objects<'_, Arc<Override>> {
         (&NO_OVERRIDES, &catalog.overrides)
+    }
+
+    fn otherwise(self, catalog: &Catalog, scope: &str) -> Option<LimitsSpec> {
+        let limits = &catalog.file.limits;
+        limits.by_glob(scope).map(MatchedLimits::spec)
     }
 }
 

@@ -8,6 +8,8 @@ use tollgate_core::lease::Unit;
 use tollgate_core::limit::Limit;
 
 use super::scope_kinds::ScopeKinds;
+use super::spec::LimitsSpec;
+use super::written;
 
 /// Characters that make a `match` a glob.
 pub const GLOB_CHARACTERS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
@@ -50,6 +52,8 @@ pub struct MatchedLimits {
     pub pattern: Arc<str>,
     /// The limits.
     pub limits: Arc<UnitLimits>,
+    /// Their written form.
+    written: Box<str>,
 }
 
 /// Kind of a `match`.
@@ -61,6 +65,15 @@ pub enum Pattern {
     Glob(Glob),
     /// `*`: every scope that nothing else matches.
     Rest,
+}
+
+// === impl MatchedLimits ===
+
+impl MatchedLimits {
+    /// The written form.
+    pub fn spec(&self) -> LimitsSpec {
+        serde_json::from_str(&self.written).unwrap_or_default()
+    }
 }
 
 // === impl UnitLimits ===
@@ -112,19 +125,20 @@ impl Pattern {
 // === impl LimitTable ===
 
 impl LimitTable {
-    /// Builds the table of `limits`, each with its `match` and that parsed, in the order of the file.
+    /// Builds the table of `limits`, each with its `match`, that parsed, and its written form, in the order of the file.
     ///
     /// # Errors
     /// If the matcher of all globs would be too large.
     pub fn new<'a>(
-        limits: impl IntoIterator<Item = (&'a str, Pattern, UnitLimits)>,
+        limits: impl IntoIterator<Item = (&'a str, Pattern, UnitLimits, LimitsSpec)>,
     ) -> Result<Self, globset::Error> {
         let mut table = Self::default();
         let mut globs = GlobSetBuilder::new();
-        for (text, pattern, limits) in limits {
+        for (text, pattern, limits, spec) in limits {
             let matched = MatchedLimits {
                 pattern: text.into(),
                 limits: Arc::new(limits),
+                written: written(&spec),
             };
             match pattern {
                 Pattern::Exact => {
@@ -231,7 +245,8 @@ mod tests {
         let limits = (1..).zip(patterns).map(|(rate, pattern)| {
             let limit = Limit::new(Capacity::from_whole(rate));
             let limits = UnitLimits::from_iter([(Unit::Requests, limit)]);
-            (*pattern, Pattern::parse(pattern).unwrap(), limits)
+            let spec = LimitsSpec::default();
+            (*pattern, Pattern::parse(pattern).unwrap(), limits, spec)
         });
         LimitTable::new(limits).unwrap()
     }

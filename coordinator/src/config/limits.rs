@@ -13,7 +13,9 @@ use crate::catalog::check::{Check, Rule, scope_limits};
 use crate::catalog::limits::{
     CHOICES_MAX, GLOB_CHARACTERS, GLOB_CHOICES_MAX, LimitTable, Pattern, UnitLimits, choices,
 };
-use crate::catalog::spec::{ConcurrencySpec, LocatedScalar, LocatedValue, RateSpec, impl_units};
+use crate::catalog::spec::{
+    ConcurrencySpec, LimitsSpec, LocatedScalar, LocatedValue, RateSpec, impl_units,
+};
 
 /// A `match` and the form of [`LimitsSpec`](crate::catalog::spec::LimitsSpec), which cannot be flattened into it: places would be
 /// lost.
@@ -33,6 +35,16 @@ impl_units!(RawLimit);
 // === impl RawLimit ===
 
 impl RawLimit {
+    /// Its limits, without the `match`.
+    fn spec(&self) -> LimitsSpec {
+        LimitsSpec {
+            requests: self.requests.clone(),
+            request_bytes: self.request_bytes.clone(),
+            response_bytes: self.response_bytes.clone(),
+            concurrency: self.concurrency.clone(),
+        }
+    }
+
     /// The text of its `match`.
     pub(super) fn pattern(&self) -> Option<&LocatedScalar> {
         self.pattern.as_ref()
@@ -80,13 +92,13 @@ fn limit<'a>(
     index: usize,
     raw: &'a LocatedValue<RawLimit>,
     groups: &BTreeMap<Arc<str>, Arc<Group>>,
-) -> Option<(&'a str, Pattern, UnitLimits)> {
+) -> Option<(&'a str, Pattern, UnitLimits, LimitsSpec)> {
     let path = format!("limits[{index}]");
     let field = format!("{path}.match");
     let text = &raw.value.pattern;
     let pattern = check.required(raw.at, text, &field, |text| parse_pattern(text, groups));
     let limits = scope_limits(check, &path, raw.at, raw.value.units());
-    Some((text.as_ref()?.as_str(), pattern?, limits?))
+    Some((text.as_ref()?.as_str(), pattern?, limits?, raw.value.spec()))
 }
 
 fn parse_pattern(text: &str, groups: &BTreeMap<Arc<str>, Arc<Group>>) -> Result<Pattern, Rule> {

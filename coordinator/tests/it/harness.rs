@@ -81,6 +81,14 @@ impl Ask {
         ask
     }
 
+    /// Changes fields by the merge patch `body`.
+    pub(crate) fn patch(path: &str, body: &str) -> Self {
+        let kind = "application/merge-patch+json";
+        let mut ask = Self::new("PATCH", path).header("content-type", kind);
+        ask.body = body.to_owned();
+        ask
+    }
+
     pub(crate) fn delete(path: &str) -> Self {
         Self::new("DELETE", path)
     }

@@ -75,11 +75,11 @@ impl Operation {
         let path = ["{name}", "{tenant}", "{namespace}", "{id}"]
             .iter()
             .fold(path, |path, variable| path.replace(variable, word));
-        let ask = Ask::new(self.method, &path);
-        if self.method == "PUT" {
-            return Ask::put(&path, self.body());
+        match self.method {
+            "PUT" => Ask::put(&path, self.body()),
+            "PATCH" => Ask::patch(&path, self.body()),
+            method => Ask::new(method, &path),
         }
-        ask
     }
 
     fn body(&self) -> &'static str {
@@ -107,7 +107,7 @@ impl Operation {
             200 | 204 => (open, there),
             201 => (open, missing),
             304 => (open, there.header("if-none-match", "*")),
-            400 if self.method == "PUT" => (open, self.with_body("{")),
+            400 if ["PUT", "PATCH"].contains(&self.method) => (open, self.with_body("{")),
             409 if self.path.ends_with("/drain") => (servers.full.http, there),
             400 if self.path.contains('{') => {
                 let bad = self.path.replace('{', "%FF{");
@@ -123,7 +123,7 @@ impl Operation {
             413 => (open, self.with_body(&"9".repeat(70_000))),
             415 => {
                 let ask = self.with_body("{}");
-                let headers = ask.headers.replace("application/json", "text/plain");
+                let headers = ask.headers.replace("application/", "text/");
                 (open, Ask { headers, ..ask })
             }
             422 => (open, self.with_body("{\"unknown\": 1}")),
@@ -255,6 +255,7 @@ fn operations(api: &Value) -> Vec<(Operation, Vec<u16>)> {
             let method = match method.as_str() {
                 "get" => "GET",
                 "put" => "PUT",
+                "patch" => "PATCH",
                 "post" => "POST",
                 "delete" => "DELETE",
                 other => panic!("{other}"),

@@ -26,6 +26,56 @@ fn told(answer: &Answer) -> (u16, Value) {
 }
 
 #[tokio::test]
+async fn a_merge_patch_changes_single_fields() {
+    let coordinator = coordinator().await;
+    let patch = async |path: &str, body: &str| {
+        let answer = coordinator.ask(&Ask::patch(path, body)).await;
+        (answer.status, answer.json()["spec"].clone())
+    };
+    let group = "/v1/groups/gold";
+    let spec = json!({"requests": {"rate": "1k"}});
+    assert_eq!(patch(group, &spec.to_string()).await, (201, spec));
+    let (status, spec) = patch(
+        group,
+        r#"{"requests": {"burst": 5}, "concurrency": {"max": 7}}"#,
+    )
+    .await;
+    let want = json!({"requests": {"rate": "1k", "burst": 5}, "concurrency": {"max": 7}});
+    assert_eq!((status, spec), (200, want));
+    let (_, spec) = patch(group, r#"{"requests": null}"#).await;
+    assert_eq!(spec, json!({"concurrency": {"max": 7}}));
+    // The file's limits for acme, but for the rate.
+    let (status, spec) = patch("/v1/overrides/tenant/acme", r#"{"requests": {"rate": 7}}"#).await;
+    assert_eq!((status, &spec["requests"]["rate"]), (201, &json!(7)));
+    for (path, body, want) in [
+        (group, r#"{"requests": {"bursts": 5}}"#, 422),
+        (group, r#"{"concurrency": {"max": -1}}"#, 422),
+        (group, "[]", 422),
+        ("/v1/groups/file", r#"{"requests": {"rate": 5}}"#, 409),
+    ] {
+        assert_eq!(patch(path, body).await.0, want, "{path} {body}");
+    }
+    let stale = Ask::patch(group, "{}").header("if-match", "\"1\"");
+    assert_eq!(coordinator.ask(&stale).await.status, 412);
+    // Of many at a time each changes its own field.
+    let bodies: Vec<String> = (0..4)
+        .map(|band| format!(r#"{{"concurrency": {{"guaranteed": {{"{band}": 1}}}}}}"#))
+        .collect();
+    let [a, b, c, d] = [0, 1, 2, 3].map(|index| patch(group, &bodies[index]));
+    let answers = tokio::join!(a, b, c, d);
+    assert_eq!(
+        [answers.0.0, answers.1.0, answers.2.0, answers.3.0],
+        [200; 4]
+    );
+    let spec = coordinator.get(group).await.json()["spec"].clone();
+    assert_eq!(
+        spec["concurrency"]["guaranteed"].as_object().unwrap().len(),
+        4,
+        "{spec}"
+    );
+}
+
+#[tokio::test]
 async fn a_group_is_created_replaced_read_and_deleted() {
     let coordinator = coordinator().await;
     let put = Ask::put("/v1/groups/gold", r#"{"requests": {"rate": "1k"}}"#);

@@ -26,7 +26,7 @@ mod tls;
 const CONFIG: &str = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}
 limits:
 - {match: tenant/acme, requests: {rate: 100, headroom: 0}, request_bytes: {rate: 50MiB}}
-- {match: 'tenant/*', requests: {rate: 1000}}
+- {match: 'tenant/*', requests: {rate: 1000, headroom: 0}}
 - {match: '*', requests: {rate: unlimited}}
 groups: {silver: {requests: {rate: 500}}}
 ";

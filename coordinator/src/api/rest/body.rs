@@ -14,6 +14,9 @@ use crate::config::unknown_field;
 /// The largest body, in bytes: many times the size of all fields.
 pub(super) const BODY_LEN_MAX: usize = 64 << 10;
 
+/// Media types of bodies, of which a merge patch (RFC 7396) is JSON as well.
+const MEDIA_TYPES: [&str; 2] = ["application/json", "application/merge-patch+json"];
+
 /// The longest value that a rule quotes, in characters.
 const QUOTED_MAX: usize = 40;
 
@@ -51,6 +54,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
+impl<T: DeserializeOwned> Body<T> {
+    /// Returns `written` as a value.
+    ///
+    /// # Errors
+    /// If it has not the form of one.
+    pub(super) fn of(written: Value) -> Result<Self, RestError> {
+        match serde_path_to_error::deserialize(&written) {
+            Ok(value) => Ok(Self { value, written }),
+            Err(error) => Err(RestError::Invalid(vec![shape(&written, &error)])),
+        }
+    }
+}
+
 impl<T> Body<T> {
     /// Returns the value, and a function that locates errors in the body.
     pub(super) fn parts(self) -> (T, impl Fn(&ConfigErrors) -> Vec<FieldFault>) {
@@ -70,7 +86,10 @@ fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let (kind, _parameters) = kind.split_once(';').unwrap_or((kind, ""));
-    kind.trim().eq_ignore_ascii_case("application/json")
+    let kind = kind.trim();
+    MEDIA_TYPES
+        .iter()
+        .any(|known| kind.eq_ignore_ascii_case(known))
 }
 
 /// Returns the fault in the shape of `written`.

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router, routing};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use self::description::{Texts, describe};
@@ -17,7 +17,8 @@ use super::extract::{PageQuery, Path, Query};
 use super::problem::RestError;
 use super::revision::{Tags, tag};
 use crate::catalog::{
-    Catalog, CatalogEntry, GroupKind, MemberKind, ObjectKind, OverrideKind, WriteOutcome, name,
+    Catalog, CatalogEntry, GroupKind, MemberKind, ObjectKind, OverrideKind, Precondition,
+    WriteOutcome, name,
 };
 use crate::config::writer::WriteError;
 
@@ -29,6 +30,9 @@ mod overrides;
 pub use self::attachments::{AttachmentPage, AttachmentView};
 pub use self::groups::{GroupDetail, GroupPage, GroupView};
 pub use self::overrides::{OverridePage, OverrideView};
+
+/// The most times that another writer may be faster than a change of single fields.
+const OVERTAKEN_MAX: usize = 5;
 
 /// Kind of object, as the API shows it.
 trait StoredKind: ObjectKind<Spec: ToSchema> {
@@ -92,6 +96,23 @@ impl DefinedBy {
 
 // === free functions ===
 
+/// Merges `change` into `whole`: what is null goes, objects are merged, and all else replaces what was there.
+fn merge(whole: &mut Value, change: &Value) {
+    let Some(change) = change.as_object() else {
+        *whole = change.clone();
+        return;
+    };
+    if !whole.is_object() {
+        *whole = json!({});
+    }
+    for (name, value) in change {
+        match (value, whole.as_object_mut()) {
+            (Value::Null, Some(fields)) => drop(fields.remove(name)),
+            _ => merge(&mut whole[name.as_str()], value),
+        }
+    }
+}
+
 /// Adds the routes of all kinds to `router`, and their descriptions to `document`.
 pub(super) fn add(router: Router<App>, document: &mut Value) -> Router<App> {
     let router = add_kind(GroupKind, router, document);
@@ -113,12 +134,16 @@ fn add_kind<K: StoredKind>(kind: K, router: Router<App>, document: &mut Value) -
         async move |State(app): State<App>, Path(name): Name, tags: Tags, body: Body<K::Spec>| {
             put(kind, &app, &name.join("/"), &tags, body).await
         };
+    let patch =
+        async move |State(app): State<App>, Path(name): Name, tags: Tags, body: Body<Value>| {
+            patch(kind, &app, &name.join("/"), &tags, &body.value).await
+        };
     let delete = async move |State(app): State<App>, Path(name): Name, tags: Tags| {
         delete(kind, &app, &name.join("/"), &tags).await
     };
     describe(kind, document);
     let texts = kind.texts();
-    let one = routing::get(get).put(put).delete(delete);
+    let one = routing::get(get).put(put).patch(patch).delete(delete);
     router
         .route(texts.path, routing::get(list))
         .route(&texts.path_of_one(), one)
@@ -148,8 +173,60 @@ async fn put<K: StoredKind>(
     body: Body<K::Spec>,
 ) -> Result<Response, RestError> {
     kind.check_one(name)?;
-    let (spec, faults) = body.parts();
     let expect = tags.expect(found(kind, app, name))?;
+    write(kind, app, name, expect, body).await
+}
+
+/// Changes the fields that `change` has, by the rules of a merge patch (RFC 7396).
+async fn patch<K: StoredKind>(
+    kind: K,
+    app: &App,
+    name: &str,
+    tags: &Tags,
+    change: &Value,
+) -> Result<Response, RestError> {
+    kind.check_one(name)?;
+    let mut overtaken = 0;
+    loop {
+        let (revision, whole) = patched(kind, &app.parts.writer.catalog(), name, change);
+        let expect = match tags.expect(revision)? {
+            Precondition::Anything => {
+                revision.map_or(Precondition::Nothing, Precondition::Revision)
+            }
+            expect => expect,
+        };
+        let written = write(kind, app, name, expect, Body::of(whole)?).await;
+        let is_overtaken = matches!(written, Err(RestError::Mismatch { .. })) && tags.is_free();
+        if !is_overtaken || overtaken >= OVERTAKEN_MAX {
+            return written;
+        }
+        overtaken += 1;
+    }
+}
+
+/// Returns the object called `name` with a change, and its revision. Where there is none, what holds instead is changed.
+fn patched<K: StoredKind>(
+    kind: K,
+    catalog: &Catalog,
+    name: &str,
+    change: &Value,
+) -> (Option<u64>, Value) {
+    let entry = catalog.find(kind, name);
+    let revision = entry.as_ref().and_then(|entry| entry.revision);
+    let before = entry.map(|entry| K::spec(&entry.value));
+    let mut whole = json!(before.or_else(|| kind.otherwise(catalog, name)));
+    merge(&mut whole, change);
+    (revision, whole)
+}
+
+async fn write<K: StoredKind>(
+    kind: K,
+    app: &App,
+    name: &str,
+    expect: Precondition,
+    body: Body<K::Spec>,
+) -> Result<Response, RestError> {
+    let (spec, faults) = body.parts();
     let written = app.parts.writer.put(kind, name, spec.clone(), expect).await;
     let WriteOutcome { revision, created } = written.map_err(|error| match error {
         WriteError::Invalid(errors) => RestError::Invalid(faults(&errors)),

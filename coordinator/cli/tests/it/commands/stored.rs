@@ -13,7 +13,7 @@ fn a_group_is_put_shown_listed_and_deleted() {
     assert_eq!((none.code, none.out.as_str(), none.err.as_str()), want);
     let put = "put group gold --requests 20k --request-bytes 50MiB --concurrency 500 --fair-between clients";
     assert_eq!(server.say(put).done(), "group gold created\n");
-    assert_eq!(server.say(put).done(), "group gold replaced\n");
+    assert_eq!(server.say(put).done(), "group gold changed\n");
     let shown = server.say("get group gold").done();
     assert!(shown.contains("# name: gold\n"), "{shown}");
     for line in [
@@ -71,13 +71,54 @@ fn what_get_prints_can_be_put() {
         "put override tenant/x -f {}",
         tabbed.path().to_str().unwrap()
     );
-    assert_eq!(server.say(&line).done(), "override tenant/x created\n");
+    let put = server.say(&line).done();
+    let want = "override tenant/x created (no Envoy has asked for it lately)\n";
+    assert_eq!(put, want);
     let shown = server.say("get override tenant/x").done();
     assert!(shown.contains("rate: 7"), "{shown}");
     assert_eq!(
         server.say("delete override tenant/x").done(),
         "override tenant/x deleted\n"
     );
+}
+
+#[test]
+fn put_changes_the_fields_that_it_names_and_begins_with_what_the_file_says() {
+    let server = Server::start();
+    let spec = |kind_and_name: &str| server.json(&format!("get {kind_and_name}"))["spec"].clone();
+    server
+        .say("put group gold --requests 20k --concurrency 500")
+        .done();
+    server
+        .say("put group gold --burst 40k --set concurrency.safe=5")
+        .done();
+    let want = json!({
+        "requests": {"rate": "20k", "burst": "40k"}, "concurrency": {"max": 500, "safe": 5},
+    });
+    assert_eq!(spec("group gold"), want);
+    server.say("put group gold --set concurrency=null").done();
+    assert_eq!(
+        spec("group gold"),
+        json!({"requests": {"rate": "20k", "burst": "40k"}})
+    );
+
+    let put = server.say("put override tenant/zed --requests 70").done();
+    assert!(
+        put.ends_with("created (no Envoy has asked for it lately)\n"),
+        "{put}"
+    );
+    let want = json!({"rate": 70, "headroom": 0});
+    assert_eq!(spec("override tenant/zed")["requests"], want);
+
+    server
+        .say("put override tenant/zed --set requests.bursts=5")
+        .failed(2, "requests.bursts");
+    server
+        .say("put override tenant/zed --set requests")
+        .failed(2, "is not FIELD=VALUE");
+    server
+        .say("put override tenant/zed --requests 5 --create")
+        .failed(5, "override tenant/zed");
 }
 
 #[test]

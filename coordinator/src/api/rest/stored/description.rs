@@ -29,6 +29,7 @@ pub(super) struct Texts {
     pub(super) get: &'static str,
     pub(super) put: &'static str,
     pub(super) put_more: Option<&'static str>,
+    pub(super) patch: &'static str,
     pub(super) delete: &'static str,
     /// Answers.
     pub(super) found: &'static str,
@@ -104,6 +105,14 @@ impl Texts {
                 "tags": [self.tag], "operationId": format!("put{}", self.one),
                 "summary": self.put, "parameters": written,
                 "requestBody": {"content": content::<K::Spec>(), "required": true},
+                "responses": responses(stored.clone(), &bad_put),
+            },
+            "patch": {
+                "tags": [self.tag], "operationId": format!("patch{}", self.one),
+                "summary": self.patch, "parameters": written,
+                "requestBody": {
+                    "content": {"application/merge-patch+json": {"schema": {"type": "object"}}}, "required": true,
+                },
                 "responses": responses(stored, &bad_put),
             },
             "delete": {
