@@ -384,6 +384,11 @@ impl SourceFile {
         Self::of(path, read.map(|_| content))
     }
 
+    /// The bytes of the file.
+    pub fn content(&self) -> &[u8] {
+        &self.content
+    }
+
     fn of(path: &Path, read: io::Result<Vec<u8>>) -> Result<Self, LoadError> {
         let path = path.to_owned();
         match read {

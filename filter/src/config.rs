@@ -66,10 +66,9 @@ pub enum ConfigError {
     /// It is not JSON.
     #[error("the configuration is not JSON: {0}")]
     Syntax(serde_json::Error),
-    /// It has fields that nobody knows.
-    #[error("{0} {verb} not known; \"unknown_fields\": \"warn\" would ignore {what}", verb = if *.1 { "are" } else { "is" },
-        what = if *.1 { "them" } else { "it" })]
-    Unknown(String, bool),
+    /// It has these fields, which nobody knows, each perhaps with the one that may have been meant.
+    #[error("{}", not_known(.0))]
+    Unknown(Vec<String>),
     /// A field is missing.
     #[error("{field} is required: {rule}")]
     Required {
@@ -106,7 +105,7 @@ impl Config {
         root.finish(&mut unknown);
         match unknown.is_empty() || ignores {
             true => Ok((config, unknown)),
-            false => Err(ConfigError::Unknown(unknown.join(", "), unknown.len() > 1)),
+            false => Err(ConfigError::Unknown(unknown)),
         }
     }
 
@@ -219,6 +218,15 @@ impl Config {
 }
 
 // === free functions ===
+
+fn not_known(fields: &[String]) -> String {
+    let (verb, what) = match fields {
+        [_] => ("is", "it"),
+        _ => ("are", "them"),
+    };
+    let fields = fields.join(", ");
+    format!("{fields} {verb} not known; \"unknown_fields\": \"warn\" would ignore {what}")
+}
 
 /// Reads whether fields that nobody knows are ignored with a warning.
 fn ignores_unknown(root: &mut Fields<'_>) -> Result<bool, ConfigError> {

@@ -13,9 +13,12 @@ use crate::failure::Failure;
 use crate::print;
 
 mod fallback;
+mod filter;
+mod located;
 mod scope;
 
 use self::fallback::Fallback;
+use self::filter::Filters;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,10 +26,12 @@ Examples:
       Exit code 0 if it is good, 2 if not. Warnings do not count.
   tollgate check tollgate.yaml --json | jq -r '.findings[] | .severity, .message'
       The same for programs, with line, column, field, value and rule of each.
+  tollgate check envoy.yaml
+      The same of each Tollgate filter in an Envoy's configuration, or of a filter's JSON alone.
   tollgate check --config tollgate.yaml --scope tenant/acme
       The limits that the file gives to acme, by unit, each with its origin and the reason.";
 
-/// Check a configuration file: report all errors, and warn of parts that have no effect.
+/// Check a configuration file, of a coordinator or of the filter: report errors, and warn of parts that have no effect.
 ///
 /// Of a good one it shows what each Envoy admits without a lease, as long as its filter says nothing else.
 ///
@@ -37,7 +42,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Check {
-    /// The configuration, YAML.
+    /// The configuration: YAML of a coordinator or of an Envoy with the filter, or the filter's JSON.
     #[arg(required_unless_present = "config")]
     file: Option<PathBuf>,
 
@@ -110,6 +115,11 @@ impl Check {
         let file = file.map_or_else(|| Path::new(""), PathBuf::as_path);
         // A person at a terminal may well give it a pipe.
         let loaded = SourceFile::read_any(file);
+        if let Ok(source) = &loaded
+            && let Some(filters) = Filters::find(source.content())
+        {
+            return self.check_filters(file, &filters, json);
+        }
         let loaded = loaded.and_then(|source| Config::of_file(source, self.flags()));
         let good = loaded.map_err(|error| Problem::of_load(file, error));
         let good = good.and_then(|config| usable(file, config));
@@ -123,6 +133,41 @@ impl Check {
         warn(file, &config.warnings());
         print::lines(&format!("{}: {}", file.display(), summary(&config)))?;
         fallback::show(&fallbacks(&config))
+    }
+
+    /// Checks the configurations of filters in a file.
+    fn check_filters(&self, file: &Path, filters: &Filters, json: bool) -> Result<(), Failure> {
+        if self.scope.is_some() {
+            let error = anyhow!("{}: a filter's configuration has no limits", file.display());
+            return Err(Failure::Usage(error));
+        }
+        let findings = filters.check();
+        let count = findings.len();
+        let error = |finding: &Finding| format!("{}:{}", file.display(), finding.message);
+        let errors: Vec<String> = findings.iter().map(error).collect();
+        if json {
+            print::json(&CheckReport {
+                file: file.display().to_string(),
+                good: findings.is_empty(),
+                findings,
+                fallbacks: Vec::new(),
+            })?;
+        }
+        if count > 0 {
+            return Err(Failure::Usage(match json {
+                true => anyhow!("{} in {}", counted(count, "error"), file.display()),
+                false => anyhow!(
+                    "{} in {}\n{}",
+                    counted(count, "error"),
+                    file.display(),
+                    errors.join("\n")
+                ),
+            }));
+        }
+        match json {
+            true => Ok(()),
+            false => print::lines(&format!("{}: good, {}", file.display(), filters.summary())),
+        }
     }
 
     fn flags(&self) -> Flags {

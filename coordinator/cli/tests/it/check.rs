@@ -62,6 +62,82 @@ fn programs_get_each_error_in_its_parts() {
 }
 
 #[test]
+fn a_filters_configuration_is_checked_by_its_own_parser() {
+    let rows = [
+        (
+            "{\"coordinator\": \"c\",\n \"scopes\": [{\"name\": \"a\", \"key\": {\"header\": \"x\"},\n  \"when\": {\"pth\": 1}}]}",
+            json!([3, 19, "scopes[0].when.pth"]),
+            "3:19: scopes[0].when.pth (did you mean path?) is not known",
+        ),
+        (
+            "{\"coordinator\": \"c\", \"scopes\": [{\"name\": \"a\"}]}",
+            json!([1, 33, "scopes[0].key"]),
+            "1:33: scopes[0].key is required: an object with one of header",
+        ),
+        (
+            "{\"coordinator\": \"c\",\n \"scopes\": [}",
+            json!([2, 13, null]),
+            "2:13: the configuration is not JSON",
+        ),
+    ];
+    for (text, place, message) in rows {
+        let (code, report) = report(text);
+        let finding = &report["findings"][0];
+        let found = json!([finding["line"], finding["column"], finding["field"]]);
+        assert_eq!((code, found), (2, place), "{report}");
+        let text = finding["message"].as_str().unwrap();
+        assert!(text.starts_with(message), "{text}");
+    }
+    // Within an Envoy's configuration, in a block of text and in an object.
+    let envoy = |config: &str| {
+        file(&format!(
+            "filters:\n- '@type': type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm\n  \
+             config:\n    configuration:\n{config}"
+        ))
+    };
+    let text = "      value: |\n        {\"coordinator\": \"c\",\n         \"scopes\": 7}\n";
+    let object = "      value: {coordinator: c, scopes: 7}\n";
+    for (config, place) in [(text, "7:20"), (object, "5:39")] {
+        let file = envoy(config);
+        let path = file.path().to_str().unwrap();
+        let (code, _, err) = run(&["check", path]);
+        let want = format!("{path}:{place}: scopes is 7: must be a list of 1 to 16 scope rules\n");
+        assert_eq!(
+            (code, err.lines().last()),
+            (2, want.lines().last()),
+            "{err}"
+        );
+        let (code, _, err) = run(&["check", path, "--scope", "tenant/acme"]);
+        assert!(code == 2 && err.contains("has no limits"), "{err}");
+    }
+}
+
+#[test]
+fn every_envoy_of_the_examples_has_a_good_filter() {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy"));
+    let mut good = 0;
+    for folder in [
+        "quickstart",
+        "demo/quickstart",
+        "examples/jwt",
+        "examples/dynamic-module",
+        "examples/tls",
+    ]
+    .map(|name| folder.join(name))
+    {
+        let path = folder.join("envoy.yaml");
+        let (code, out, err) = run(&["check", path.to_str().unwrap()]);
+        assert!(
+            code == 0 && out.contains(": good, "),
+            "{}: {out}{err}",
+            path.display()
+        );
+        good += 1;
+    }
+    assert_eq!(good, 5);
+}
+
+#[test]
 fn a_limit_that_is_never_used_is_warned_of_and_the_file_is_good() {
     let text = "limits:\n\
                 - {match: 'tenant/*', requests: {rate: 5}}\n\
