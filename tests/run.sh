@@ -34,11 +34,14 @@ counts() {
 report() { printf '%s\t%s\t%s\t%s\n' "$@" >>"$work/report"; }
 
 # failures NAME FILE: prints the failed tests in FILE, output of the step NAME, each with the first line of its message.
+# Of inconclusive ones those that stayed so, which stand at the end.
 failures() {
     awk -v step="$1" '
         /^---- .* stdout ----$/ { name = $2 }
-        message { print step ": " name ": " substr($0, 1, 300); message = 0 }
+        message { if (!/^INCONCLUSIVE:/) print step ": " name ": " substr($0, 1, 300); message = 0 }
         / panicked at .*:$/ { message = name != "" }
+        /^INCONCLUSIVE AT FIRST:/ { last = 1 }
+        last && /^INCONCLUSIVE: / { print step ": " substr($0, 1, 300) }
         /^(FAIL|ERROR): / { print step ": " substr($0, 1, 300) }' "$2"
 }
 

@@ -1,11 +1,9 @@
 //! Context of a test with real Envoys: a directory for logs, an upstream, and exclusive use of the
 //! machine.
 
-use std::any::Any;
 use std::fs;
 use std::io::{Write as _, stderr};
 use std::ops::Range;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -38,7 +36,7 @@ pub struct TestContext {
 }
 
 /// Runs a test in `target/it/<name>`, or with the dynamic module in `target/it-native/<name>`, so that both
-/// may run at once; a failure prints the ends of all logs there. A failure while processes stood still is
+/// may run at once; a failure prints the ends of all logs there. An error while processes stood still is
 /// inconclusive: see [`conditions`].
 ///
 /// # Panics
@@ -54,44 +52,34 @@ pub fn run_test(name: &str, body: impl AsyncFnOnce(&TestContext) -> Result<()>) 
     fs::create_dir_all(&dir).unwrap();
     let _logs = LogsOfFailure(&dir);
     conditions::begin();
-    let runtime = Runtime::new().unwrap();
-    let result = panic::catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(async {
-            let test = TestContext {
-                dir: dir.clone(),
-                upstream: Upstream::start().await?,
-            };
-            body(&test).await
-        })
-    }));
+    let result: Result<()> = Runtime::new().unwrap().block_on(async {
+        let test = TestContext {
+            dir: dir.clone(),
+            upstream: Upstream::start().await?,
+        };
+        body(&test).await
+    });
     let lost = conditions::lost();
     eprintln!("since the measurement began: {lost}");
-    match result {
-        Ok(Ok(())) => {}
-        // One stall is enough to spoil an exact count: a request waits for tokens for a fraction of a second.
-        Ok(Err(error)) => fail(&format!("{error:?}"), lost.is_nothing(), &lost),
-        Err(payload) => match panic_message(&*payload) {
-            Some(message) => fail(message, lost.is_fair(), &lost),
-            None => panic::resume_unwind(payload),
-        },
+    if let Err(error) = result {
+        fail(&format!("{error:?}"), &lost);
     }
 }
 
-/// Fails a test, which is inconclusive if `failure` is of an assertion that says so or if conditions were not `fair`.
-fn fail(failure: &str, fair: bool, lost: &LostTime) -> ! {
+/// Fails a test. It is inconclusive if `failure` is of an assertion that says so, or if processes stood still; a law
+/// holds whatever stands still.
+fn fail(failure: &str, lost: &LostTime) -> ! {
     // The marker has to begin the message, however many contexts are around it.
     let mut lines = failure.lines();
-    match lines.find_map(|line| line.find(INCONCLUSIVE).and_then(|at| line.get(at..))) {
+    let inconclusive = lines.find_map(|line| line.find(INCONCLUSIVE).and_then(|at| line.get(at..)));
+    let breaks_law = failure
+        .split([':', '\n'])
+        .any(|part| part.trim_start().starts_with("law "));
+    match inconclusive {
         Some(inconclusive) => panic!("{inconclusive}; {failure}"),
-        None if fair => panic!("{failure}"),
+        None if breaks_law || lost.is_fair() => panic!("{failure}"),
         None => panic!("{INCONCLUSIVE} {lost}; {failure}"),
     }
-}
-
-/// The message of a panic, unless it is no text.
-fn panic_message(payload: &(dyn Any + Send)) -> Option<&str> {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied())
 }
 
 /// Runs a test that says nothing of the dynamic module, since it is about the wasm build alone or has no
@@ -276,7 +264,7 @@ pub async fn watch_leases(
             let (sum, capacity) = (leases.sum_has(), leases.capacity);
             ensure!(
                 sum <= capacity + 1e-6,
-                "leases of {sum} at a capacity of {capacity}: {leases:?}"
+                "law 1: leases of {sum} at a capacity of {capacity}: {leases:?}"
             );
             checks += 1;
         }
