@@ -214,7 +214,7 @@ impl LeaseServer {
             }
         }
         for (id, pool) in self.pools.forget_full(now) {
-            self.buckets.forget(&id, &pool.fleet, false);
+            self.forget_pool(&id, &pool);
         }
     }
 
@@ -239,8 +239,15 @@ impl LeaseServer {
     /// Takes the resource of `slot` out of its pool.
     fn leave(&mut self, slot: &mut ResourceSlot) {
         if let Some((id, pool)) = slot.leave(&mut self.pools) {
-            self.buckets.forget(&id, &pool.fleet, false);
+            self.forget_pool(&id, &pool);
         }
+    }
+
+    /// Forgets the bucket of a pool. A group that is asked for itself now may be stored under the same id.
+    fn forget_pool(&mut self, id: &ResourceId, pool: &Pool) {
+        let own = self.resources.get(id);
+        let stays = own.is_some_and(|slot| slot.resource.allocation.fleet.is_stored);
+        self.buckets.forget(id, &pool.fleet, stays);
     }
 
     /// Time at which [`LeaseServer::handle_timeout`] next has work.

@@ -10,6 +10,9 @@ use crate::fleet::{BucketChange, FleetLimit, StoredBucket};
 use crate::lease::{LeaseRequest, ResourceId};
 use crate::units::Instant;
 
+/// The most restored buckets that are dropped with one refresh.
+const DROPPED_MAX: usize = 16;
+
 /// Buckets in a store, as a lease server knows of them.
 #[derive(Debug, Default)]
 pub(super) struct StoredBuckets {
@@ -129,9 +132,12 @@ impl StoredBuckets {
         self.is_told |= draws && limit.is_stored;
     }
 
-    /// Drops the restored buckets that are full by now.
+    /// Drops restored buckets that are full by now, a few at a time.
     fn drop_full(&mut self, now: Instant) {
-        while let Some((_, id)) = self.full_at.pop_if(|(full_at, _)| *full_at <= now) {
+        for _ in 0..DROPPED_MAX {
+            let Some((_, id)) = self.full_at.pop_if(|(full_at, _)| *full_at <= now) else {
+                return;
+            };
             if self.restored.remove(&id).is_some() {
                 self.discard(id);
             }

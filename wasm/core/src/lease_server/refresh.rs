@@ -130,7 +130,7 @@ impl LeaseServer {
         slot.resource.allocation.collect_from = self.started_at;
         slot.resource.allocation.collect_until = learning_until;
         self.pools.begin(now, call.terms, &mut self.buckets);
-        slot.follow(now, &mut self.pools, call.id, call.terms, learning_until);
+        let left = slot.follow(now, &mut self.pools, call.id, call.terms, learning_until);
         slot.resource.allocation.set_limit(now, call.terms.limit);
         let (resource, mut pool) = slot.linked(&mut self.pools);
         let before = resource.drawn();
@@ -147,6 +147,9 @@ impl LeaseServer {
         }
         if stirred {
             self.look_for_nudges(now, call.id);
+        }
+        if let Some((id, pool)) = left {
+            self.forget_pool(&id, &pool);
         }
         Some(answer)
     }

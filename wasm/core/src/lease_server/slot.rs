@@ -107,7 +107,7 @@ impl ResourceSlot {
     }
 
     /// Makes the resource, called `id`, a member of the pool that `terms` name, and of no other. In
-    /// a new pool it learns until `learning_until` at least.
+    /// a new pool it learns until `learning_until` at least. Returns the pool that it has left, if that is forgotten.
     pub(super) fn follow(
         &mut self,
         now: Instant,
@@ -115,14 +115,15 @@ impl ResourceSlot {
         id: &ResourceId,
         terms: &Terms<'_>,
         learning_until: Instant,
-    ) {
+    ) -> Option<(ResourceId, Pool)> {
         let named = terms.bounding_pool();
+        let mut left = None;
         if self.pool() != named.map(|pool| pool.pool) {
-            self.leave(pools);
+            left = self.leave(pools);
             let allocation = &mut self.resource.allocation;
             allocation.learning_until = allocation.learning_until.max(learning_until);
         }
-        let Some(named) = named else { return };
+        let Some(named) = named else { return left };
         let unearned = self.resource.allocation.unearned;
         match &mut self.pool {
             Some((_, membership)) => membership.weight = named.weight,
@@ -134,6 +135,7 @@ impl ResourceSlot {
                 }
             }
         }
+        left
     }
 
     /// Takes the resource out of its pool, which is forgotten if it is not needed any more. Returns it then.
