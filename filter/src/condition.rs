@@ -127,7 +127,10 @@ impl PathPattern {
                 rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))
             }
             Self::Prefix(text) => path.starts_with(text.as_bytes()),
-            Self::Regex(regex) => regex.is_match(&String::from_utf8_lossy(path)),
+            // As the others, whether a slash is at its end or not.
+            Self::Regex(regex) => [path, bare]
+                .iter()
+                .any(|path| regex.is_match(&String::from_utf8_lossy(path))),
         }
     }
 }

@@ -69,6 +69,9 @@ pub enum ConfigError {
     /// It has these fields, which nobody knows, each perhaps with the one that may have been meant.
     #[error("{}", not_known(.0))]
     Unknown(Vec<String>),
+    /// A condition has these fields, which nobody knows.
+    #[error("{} not known, and a condition counts as a whole", listed(.0))]
+    UnknownCondition(Vec<String>),
     /// A field is missing.
     #[error("{field} is required: {rule}")]
     Required {
@@ -220,12 +223,15 @@ impl Config {
 // === free functions ===
 
 fn not_known(fields: &[String]) -> String {
-    let (verb, what) = match fields {
-        [_] => ("is", "it"),
-        _ => ("are", "them"),
-    };
-    let fields = fields.join(", ");
-    format!("{fields} {verb} not known; \"unknown_fields\": \"warn\" would ignore {what}")
+    let what = if fields.len() > 1 { "them" } else { "it" };
+    let fields = listed(fields);
+    format!("{fields} not known; \"unknown_fields\": \"warn\" would ignore {what}")
+}
+
+/// `fields` with their verb.
+fn listed(fields: &[String]) -> String {
+    let verb = if fields.len() > 1 { "are" } else { "is" };
+    format!("{} {verb}", fields.join(", "))
 }
 
 /// Reads whether fields that nobody knows are ignored with a warning.

@@ -293,7 +293,10 @@ fn joined<'a, H: Host>(host: &H, parts: &'a [Key], with: char) -> Result<Found<'
             return Ok(Found::Missing);
         };
         let is_last = index.saturating_add(1) == parts.len();
-        let value = printable(trimmed(&value)).filter(|value| is_last || !value.contains(with));
+        // The form of these says where they end.
+        let ends_itself = matches!(part, Key::Hashed(_) | Key::SourceAddress(_));
+        let is_clear = |value: &&str| is_last || ends_itself || !value.contains(with);
+        let value = printable(trimmed(&value)).filter(is_clear);
         let Some(value) = value else {
             return Ok(Found::Missing);
         };

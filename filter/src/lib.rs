@@ -6,6 +6,7 @@
 //! compiles natively, for the same filter as a dynamic module of Envoy's, and for the tests against a
 //! fake host. What is public here is for that module.
 
+#![cfg_attr(not(target_os = "wasi"), forbid(unsafe_code))]
 #![cfg_attr(
     not(any(test, fuzzing)),
     deny(

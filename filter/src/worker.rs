@@ -177,12 +177,14 @@ impl<H: Host + Clone> Worker<H> {
         decision
     }
 
-    /// Removes a mark that the client has made.
+    /// Removes a mark that the client has made. That of an earlier filter stays, and of an earlier pass, if Envoy has
+    /// followed a redirect itself.
     #[cold]
-    pub(crate) fn remove_foreign_mark(&self) {
+    pub(crate) fn remove_foreign_mark(&mut self) {
         let header = self.host.request_header(MARK_HEADER);
         let own = self.host.property(&["filter_state", &state_name(MARK)]);
-        if !matches!(header, Ok(None)) && !matches!(own, Ok(Some(own)) if !own.is_empty()) {
+        let is_own = matches!(own, Ok(Some(own)) if !own.is_empty());
+        if !matches!(header, Ok(None)) && !is_own && self.redirects() == 0 {
             self.host.note(vec![(MARK, String::new())]);
         }
     }
@@ -252,6 +254,10 @@ impl<H: Host + Clone> Worker<H> {
         value: &[u8],
     ) -> Result<(), Decision> {
         let key = key::trimmed(value);
+        if key.first().is_some_and(u8::is_ascii_control) {
+            // The engine has keys of its own that begin so.
+            return self.add_without_key(rule, request);
+        }
         match self.engine.add(request, rule.id, key) {
             true => Ok(()),
             false => self.add_new_key(rule, request, key),
@@ -507,6 +513,10 @@ impl<H: Host + Clone> Worker<H> {
         if let Some(refusal) = report.shadowed {
             self.tell_shadowed(refusal);
         }
+        if let Some(refusal) = report.marked {
+            let reason = reason(refusal, self.rules.speaker(refusal).rule);
+            self.host.note(vec![(MARK, reason)]);
+        }
         let named = report.limits.iter();
         let named: Vec<_> = named
             .map(|(rule, status)| (self.rules.name(*rule), *status))
@@ -515,11 +525,7 @@ impl<H: Host + Clone> Worker<H> {
     }
 
     fn tell_shadowed(&mut self, refusal: Refusal) {
-        let speaker = self.rules.speaker(refusal);
-        let reason = reason(refusal, speaker.rule);
-        if speaker.terms.marks {
-            return self.host.note(vec![(MARK, reason)]);
-        }
+        let reason = reason(refusal, self.rules.speaker(refusal).rule);
         self.host.note(vec![(SHADOW, reason.clone())]);
         let now = self.host.now();
         let fresh = |last| now.saturating_since(last) >= SHADOW_LOG_INTERVAL;

@@ -188,6 +188,8 @@ impl Rule {
             on_overflow: Overflow::Share,
             final_cost: self.final_cost,
             shape: (!self.max_wait.is_zero()).then_some(shape),
+            marks: false,
+            has_plans: false,
         }
     }
 }

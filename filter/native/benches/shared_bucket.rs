@@ -288,6 +288,8 @@ fn config(rate: u64) -> EngineConfig {
             on_overflow: Overflow::Share,
             final_cost: false,
             shape: None,
+            marks: false,
+            has_plans: false,
         }],
         max_scopes: 10_000,
         max_pending: 1000,

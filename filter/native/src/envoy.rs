@@ -114,6 +114,7 @@ callbacks! {
     get_header as http_get_header(stream: *mut c_void, of: u32, key: Buffer, result: *mut Buffer,
         index: usize, count: *mut usize) -> bool;
     set_header as http_set_header(stream: *mut c_void, of: u32, key: Buffer, value: Buffer) -> bool;
+    clear_route_cache as http_clear_route_cache(stream: *mut c_void);
     get_attribute_string as http_filter_get_attribute_string(stream: *mut c_void, id: u32,
         result: *mut Buffer) -> bool;
     get_metadata_string as http_get_metadata_string(stream: *mut c_void, source: u32, ns: Buffer,
@@ -281,8 +282,16 @@ impl StreamPtr {
         for (name, value) in joined(notes, earlier) {
             if name == MARK {
                 let key = Buffer::of(MARK_HEADER);
-                // SAFETY: as below; an empty text removes the header.
-                unsafe { set_header(self.raw(), Self::REQUEST_HEADERS, key, Buffer::of(&value)) };
+                // None removes the header.
+                let text = match value.is_empty() {
+                    true => Buffer::EMPTY,
+                    false => Buffer::of(&value),
+                };
+                // SAFETY: as below. Wasm filters have the route chosen anew, too.
+                unsafe {
+                    set_header(self.raw(), Self::REQUEST_HEADERS, key, text);
+                    clear_route_cache(self.raw());
+                }
             }
             let key = state_name(name);
             // SAFETY: the stream is valid; Envoy copies both texts.

@@ -104,10 +104,20 @@ fn a_path_is_compared_as_an_upstream_may_read_it() {
         ("*", false),
         ("", false),
     ];
-    let condition = condition(r#"{"path_under": "/api/dev"}"#);
+    let under = condition(r#"{"path_under": "/api/dev"}"#);
     let host = Fake::new(&Process::new());
     for (path, want) in rows {
         host.set_headers(&[(":path", path)]);
-        assert_eq!(condition.holds(&host), Ok(want), "{path}");
+        assert_eq!(under.holds(&host), Ok(want), "{path}");
+    }
+    let regex = condition(r#"{"path_regex": "/v[0-9]+/orders.?x?"}"#);
+    for path in [
+        "/v1/orders",
+        "/v1/orders/",
+        "/v1/orders/.",
+        "/v1/orders%0Ax",
+    ] {
+        host.set_headers(&[(":path", path)]);
+        assert_eq!(regex.holds(&host), Ok(true), "{path}");
     }
 }

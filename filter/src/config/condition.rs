@@ -29,22 +29,15 @@ const PATHS: [(&str, ReadPattern); 4] = [
 ];
 
 /// The field `when` of a rule.
-pub(super) fn condition(
-    rule: &mut Fields<'_>,
-    unknown: &mut Vec<String>,
-) -> Result<Option<Condition>, ConfigError> {
+pub(super) fn condition(rule: &mut Fields<'_>) -> Result<Option<Condition>, ConfigError> {
     match rule.object("when")? {
-        Some(mut fields) => read(&mut fields, unknown, 1).map(Some),
+        Some(mut fields) => read(&mut fields, 1).map(Some),
         None => Ok(None),
     }
 }
 
 /// Reads a condition that is within so many others, and itself.
-fn read(
-    fields: &mut Fields<'_>,
-    unknown: &mut Vec<String>,
-    depth: usize,
-) -> Result<Condition, ConfigError> {
+fn read(fields: &mut Fields<'_>, depth: usize) -> Result<Condition, ConfigError> {
     if depth > DEPTH_MAX {
         return Err(fields.wrong_whole("within at most three other conditions"));
     }
@@ -60,19 +53,18 @@ fn read(
         ("any", Test::Any as fn(Vec<Condition>) -> Test),
         ("all", Test::All),
     ] {
-        tests.extend(several(fields, name, unknown, depth)?.map(of));
+        tests.extend(several(fields, name, depth)?.map(of));
     }
     if let Some(mut inner) = fields.object("not")? {
-        tests.push(Test::Not(read(
-            &mut inner,
-            unknown,
-            depth.saturating_add(1),
-        )?));
+        tests.push(Test::Not(read(&mut inner, depth.saturating_add(1))?));
     }
-    let before = unknown.len();
-    fields.finish(unknown);
-    // A misspelt field is named as such.
-    if tests.is_empty() && unknown.len() == before {
+    let mut unknown = Vec::new();
+    fields.finish(&mut unknown);
+    // Without a part of it a condition holds for all requests, or for none.
+    if !unknown.is_empty() {
+        return Err(ConfigError::UnknownCondition(unknown));
+    }
+    if tests.is_empty() {
         let expected = "at least one of path, path_under, path_prefix, path_regex, methods, source_in, headers, \
                         any, all and not";
         return Err(fields.wrong_whole(expected));
@@ -84,7 +76,6 @@ fn read(
 fn several(
     fields: &mut Fields<'_>,
     name: &'static str,
-    unknown: &mut Vec<String>,
     depth: usize,
 ) -> Result<Option<Vec<Condition>>, ConfigError> {
     let Some(value) = fields.take(name) else {
@@ -99,7 +90,7 @@ fn several(
     for (index, entry) in entries.iter().enumerate() {
         let path = format!("{}[{index}]", fields.path(name));
         let mut inner = Fields::new(&path, &format!("{path}."), entry)?;
-        conditions.push(read(&mut inner, unknown, depth.saturating_add(1))?);
+        conditions.push(read(&mut inner, depth.saturating_add(1))?);
     }
     Ok(Some(conditions))
 }
@@ -131,7 +122,9 @@ fn plain(text: &str) -> Result<String, String> {
 
 fn regex(text: &str) -> Result<Regex, String> {
     let whole = format!("^(?:{text})$");
-    let regex = RegexBuilder::new(&whole).size_limit(REGEX_SIZE_MAX).build();
+    let mut builder = RegexBuilder::new(&whole);
+    let builder = builder.size_limit(REGEX_SIZE_MAX);
+    let regex = builder.dot_matches_new_line(true).build();
     regex.map_err(|error| format!("a regular expression of a whole path: {error}"))
 }
 

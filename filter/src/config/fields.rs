@@ -73,6 +73,11 @@ impl<'a> Fields<'a> {
         Self::new_as(&path, &format!("{path}."), value, rule).map(Some)
     }
 
+    /// Makes fields known that are not read.
+    pub(super) fn know(&mut self, names: &[&'static str]) {
+        self.known.extend(names);
+    }
+
     /// The number of fields with one of these names.
     pub(super) fn count(&self, names: &[&str]) -> usize {
         let value = |name: &&&str| self.peek(name).is_some_and(|value| !value.is_null());

@@ -72,6 +72,7 @@ pub(super) fn key(
     let Some(mut fields) = rule.object(name)? else {
         return Ok(None);
     };
+    fields.know(&SOURCES);
     let key = match fields.count(&SOURCES) {
         1 => match join(&mut fields, unknown)? {
             Some(key) => Some(changed(&mut fields, key)?),
@@ -218,6 +219,7 @@ fn join(fields: &mut Fields<'_>, unknown: &mut Vec<String>) -> Result<Option<Key
     for (index, entry) in entries.iter().enumerate() {
         let path = format!("{}[{index}]", fields.path("join"));
         let mut part = Fields::new(&path, &format!("{path}."), entry)?;
+        part.know(&SOURCES);
         let key = match part.count(&SOURCES) {
             1 => simple(&mut part, unknown)?,
             _ => None,

@@ -64,7 +64,7 @@ impl Rule {
         let plan = key::key(fields, "plan", unknown)?;
         let missing = missing(fields, "missing", unknown)?;
         let missing = missing.unwrap_or_else(|| Missing::Default("unknown".to_owned()));
-        let when = condition::condition(fields, unknown)?;
+        let when = condition::condition(fields)?;
         let policy = Policy {
             no_lease: mode_as(fields, "no_lease")?.unwrap_or(defaults.policy.no_lease),
             safe: capacity(fields, "safe_capacity", "a number of requests per second")?
@@ -86,6 +86,8 @@ impl Rule {
             on_overflow,
             final_cost: final_cost.is_some(),
             shape: shape(fields)?,
+            marks: terms.marks,
+            has_plans: plan.is_some(),
         };
         let rule = Self {
             key,

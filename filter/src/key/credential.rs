@@ -6,21 +6,25 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-use super::{Found, trimmed};
+use super::{Found, decoded_leniently, trimmed};
 
-/// The first cookie called `name` of a `Cookie` header (RFC 6265, section 4.2.1), without quotes around its value.
+/// The cookie called `name` of a `Cookie` header (RFC 6265, section 4.2.1), percent-decoded and without quotes around it.
+/// Of two with different values none: upstreams differ in which one they take.
 pub(super) fn cookie<'a>(cookies: &[u8], name: &str) -> Found<'a> {
-    for pair in cookies.split(|byte| *byte == b';').map(trimmed) {
-        let value = pair.strip_prefix(name.as_bytes());
-        let value = value.and_then(|rest| rest.strip_prefix(b"="));
-        if let Some(value) = value {
-            let quoted = value
-                .strip_prefix(b"\"")
-                .and_then(|rest| rest.strip_suffix(b"\""));
-            return Found::Value(Cow::Owned(quoted.unwrap_or(value).to_vec()));
-        }
+    let pairs = cookies.split(|byte| *byte == b';').map(trimmed);
+    let mut values = pairs.filter_map(|pair| {
+        let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        let quoted = value.strip_prefix(b"\"");
+        let quoted = quoted.and_then(|rest| rest.strip_suffix(b"\""));
+        Some(decoded_leniently(quoted.unwrap_or(value)))
+    });
+    let Some(value) = values.next() else {
+        return Found::Missing;
+    };
+    match values.all(|other| other == value) {
+        true => Found::Value(Cow::Owned(value.into_owned())),
+        false => Found::Missing,
     }
-    Found::Missing
 }
 
 /// The token of an `Authorization` header (RFC 6750, section 2.1).
@@ -59,7 +63,8 @@ mod tests {
             ("sid=abc", value("abc")),
             ("a=1; sid=abc; b=2", value("abc")),
             ("xsid=1;sid=\"abc\"", value("abc")),
-            ("sid=abc; sid=other", value("abc")),
+            ("sid=abc; sid=other", Found::Missing),
+            ("sid=abc; sid=%61bc", value("abc")),
             ("a=1,sid=abc", Found::Missing),
             ("sid=", value("")),
             ("SID=abc", Found::Missing),

@@ -149,6 +149,10 @@ fn every_kind_of_key_is_read() {
             Ok("a/b:acme"),
         ),
         (
+            r#"{"join": [{"cookie": "sid", "hash": true}, {"constant": "a"}], "with": ":"}"#,
+            Ok("sha256:e8bc163c82eee18733288c7d4ac636db:a"),
+        ),
+        (
             r#"{"join": [{"query": "bad"}, {"header": "x-none"}]}"#,
             Err("missing"),
         ),

@@ -373,6 +373,28 @@ fn a_mark_is_noted_instead_of_a_refusal_and_a_foreign_one_is_removed() {
 }
 
 #[test]
+fn a_mark_stays_beside_another_rule_in_shadow_mode() {
+    let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
+        {"name": "a", "key": {"header": "x"}, "on_limit": "mark", "safe_capacity": 1},
+        {"name": "b", "key": {"header": "x"}, "enforced_percent": 0, "safe_capacity": 1}]}"#;
+    let mut proxy = Proxy::new(&config(json));
+    assert_eq!(proxy.admitted("acme", 3), 3);
+    proxy.host().notes.borrow_mut().clear();
+    assert_eq!(proxy.of("acme"), Decision::Admit);
+    assert_eq!(proxy.noted(0, "mark").as_deref(), Some("a/requests"));
+    assert_eq!(proxy.noted(0, "shadow").as_deref(), Some("b/requests"));
+}
+
+#[test]
+fn a_key_cannot_begin_as_one_with_a_plan() {
+    let mut proxy = Proxy::new(&one_rule(""));
+    assert_eq!(proxy.of("\u{1}gold/bob"), Decision::Hold);
+    proxy.tick(TICK);
+    let (_, call) = proxy.process().take_call().unwrap();
+    assert_eq!(call.refresh().scopes[0].scope, "tenant/unknown");
+}
+
+#[test]
 fn a_request_shadowed_before_any_scope_is_noted_when_it_goes_on_after_a_wait() {
     let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
         {"name": "a", "key": {"header": "x"}, "missing": "deny", "enforced_percent": 0},

@@ -54,6 +54,8 @@ pub struct Waited {
 pub struct Report {
     /// The refusal that had no effect, if a rule in shadow mode would have refused the request.
     pub shadowed: Option<Refusal>,
+    /// The refusal that the upstream is told of, if a rule that marks would have refused the request.
+    pub marked: Option<Refusal>,
     /// States of the request's buckets, if the configuration asks for it.
     pub limits: Vec<(RuleId, LimitStatus)>,
 }

@@ -241,7 +241,7 @@ impl<H: Host> Engine<H> {
     /// Returns remarks on a request that has been admitted, if there are any.
     #[inline]
     pub fn report(&mut self, request: &Request) -> Option<Report> {
-        let is_told = request.shadowed.is_some() || request.root.reports_limits;
+        let is_told = request.shadowed.is_any() || request.root.reports_limits;
         is_told.then(|| self.report_on(request))
     }
 
@@ -255,7 +255,8 @@ impl<H: Host> Engine<H> {
             }));
         }
         Report {
-            shadowed: request.shadowed,
+            shadowed: request.shadowed.by_shadow,
+            marked: request.shadowed.by_mark,
             limits,
         }
     }

@@ -94,6 +94,8 @@ impl Rules {
             on_overflow: Overflow::Share,
             final_cost: false,
             shape: None,
+            marks: false,
+            has_plans: false,
         })
     }
 
@@ -148,6 +150,11 @@ impl Rules {
         self.get(rule).map_or(100, |rule| rule.enforced)
     }
 
+    /// Returns whether the upstream is told of a rule's refusals, which have no effect.
+    pub(crate) fn marks(&self, rule: RuleId) -> bool {
+        self.get(rule.0).is_some_and(|rule| rule.marks)
+    }
+
     /// Returns whether no refusal of a rule has any effect, so that its requests do not wait either.
     pub(crate) fn is_shadow(&self, rule: u16) -> bool {
         self.enforced(rule) == 0
@@ -172,6 +179,9 @@ impl Rules {
         let Some(rule) = rule.and_then(|id| self.rules.get_mut(id.index())) else {
             return;
         };
+        if rule.config.has_plans {
+            return;
+        }
         let known = &mut rule.config.policy.usual;
         let learned = match is_usual {
             Some(true) => Some(limit),
@@ -192,7 +202,8 @@ impl Rules {
     /// Takes the usual limits of all rules, those that this worker has learned included.
     pub(crate) fn take_usual_limits(&mut self, limits: &UsualLimits) {
         for rule in &mut self.rules {
-            rule.config.policy.usual = limits.get(&rule.config.name);
+            let usual = limits.get(&rule.config.name);
+            rule.config.policy.usual = usual.filter(|_| !rule.config.has_plans);
             rule.has_learned = false;
         }
     }

@@ -133,6 +133,8 @@ impl ProcessKind {
             on_overflow: Overflow::Share,
             final_cost: false,
             shape,
+            marks: false,
+            has_plans: false,
         };
         Self {
             config: EngineConfig {

@@ -89,7 +89,7 @@ impl Filters {
         let whole = error.to_string();
         match &error {
             ConfigError::Syntax(_) => vec![finding("", None, whole.clone(), whole)],
-            ConfigError::Unknown(fields) => {
+            ConfigError::Unknown(fields) | ConfigError::UnknownCondition(fields) => {
                 let one = |field: &String| {
                     let message = format!("{field} is not known");
                     finding(field, None, message.clone(), message)

@@ -54,7 +54,9 @@ impl Origin {
             LimitOrigin::Own(LimitSource::Override(revision)) => Self::Override {
                 revision: *revision,
             },
-            LimitOrigin::Own(LimitSource::Group) | LimitOrigin::Group { .. } => Self::Group {
+            // A file has no raises; they are written through the API, too.
+            LimitOrigin::Own(LimitSource::Group | LimitSource::Raise(_))
+            | LimitOrigin::Group { .. } => Self::Group {
                 name: held
                     .scope
                     .strip_prefix("group/")
@@ -137,7 +139,9 @@ fn why(explanation: &ScopeExplanation, held: &HoldingLimits) -> String {
         LimitOrigin::Own(_) if held.scope != *scope => {
             format!("requests of {scope} count for {}, too", held.scope)
         }
-        LimitOrigin::Own(LimitSource::Override(_)) => "written through the API".to_owned(),
+        LimitOrigin::Own(LimitSource::Override(_) | LimitSource::Raise(_)) => {
+            "written through the API".to_owned()
+        }
         LimitOrigin::Own(LimitSource::Group) => "it is the group's own scope".to_owned(),
         LimitOrigin::Own(LimitSource::File(pattern)) => {
             let why = match &**pattern {

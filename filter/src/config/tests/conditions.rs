@@ -86,3 +86,11 @@ fn texts_of_conditions_are_bounded_alone_and_in_lists() {
         refused(&[(json, "each of 1 to 200 bytes")]);
     }
 }
+
+#[test]
+fn a_condition_is_never_taken_in_part() {
+    let json = named(r#""when": {"not": {"path_suffix": ".png"}}"#);
+    let json = json.replacen('{', r#"{"unknown_fields": "warn", "#, 1);
+    let want = "scopes[0].when.not.path_suffix is not known, and a condition counts as a whole";
+    refused(&[(json, want)]);
+}

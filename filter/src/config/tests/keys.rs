@@ -32,3 +32,11 @@ fn keys_that_differ_with_each_request_and_bad_parts_are_refused() {
         ),
     ]);
 }
+
+#[test]
+fn sources_that_are_null_are_none() {
+    let key = r#""name": "a", "key": {"header": "x", "cookie": null, "join": null}"#;
+    let (config, unknown) = parse(&rule(key)).unwrap();
+    assert!(unknown.is_empty());
+    assert_eq!(config.rules[0].key, Key::Header("x".to_owned()));
+}

@@ -3,6 +3,7 @@
 use tollgate_core::units::Tokens;
 
 use super::charge::Prepaid;
+use super::shadow::Shadowed;
 use crate::config::RULES_MAX;
 use crate::decision::{Decision, Shortfall};
 use crate::refusal::Refusal;
@@ -65,10 +66,10 @@ pub struct Request {
     pub(crate) prepaid: Option<Box<Prepaid>>,
     pub(crate) stage: Stage,
     pub(crate) findings: Findings,
-    /// Refusal without effect from before any bucket was looked at.
-    pub(crate) shadowed_early: Option<Refusal>,
-    /// Refusal without effect, as of the last decision.
-    pub(crate) shadowed: Option<Refusal>,
+    /// Refusals without effect from before any bucket was looked at.
+    pub(crate) shadowed_early: Shadowed,
+    /// Refusals without effect, as of the last decision.
+    pub(crate) shadowed: Shadowed,
     /// True if refusals without effect have been counted.
     pub(crate) shadow_counted: bool,
     /// True if some targets limit requests in flight.
@@ -171,8 +172,8 @@ impl Request {
                 shortfall: None,
                 shadowed: false,
             },
-            shadowed_early: None,
-            shadowed: None,
+            shadowed_early: Shadowed::NONE,
+            shadowed: Shadowed::NONE,
             shadow_counted: false,
             needs_permits: false,
             permits_taken: 0,
@@ -212,7 +213,7 @@ impl Request {
             rules.count_shadowed(refusal);
         }
         self.findings.shadowed = true;
-        self.shadowed = Some(refusal);
+        self.shadowed.add(rules, refusal);
     }
 
     /// Adds a target of a rule.

@@ -32,6 +32,35 @@ impl Dice {
     }
 }
 
+/// Refusals of a request that have no effect: the last one in shadow mode, and the last one that is a mark.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shadowed {
+    pub(crate) by_shadow: Option<Refusal>,
+    pub(crate) by_mark: Option<Refusal>,
+}
+
+// === impl Shadowed ===
+
+impl Shadowed {
+    pub(crate) const NONE: Self = Self {
+        by_shadow: None,
+        by_mark: None,
+    };
+
+    pub(crate) fn add(&mut self, rules: &Rules, refusal: Refusal) {
+        let marks = refusal.told_by().is_some_and(|rule| rules.marks(rule));
+        match marks {
+            true => self.by_mark = Some(refusal),
+            false => self.by_shadow = Some(refusal),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        self.by_shadow.is_some() || self.by_mark.is_some()
+    }
+}
+
 // === impl Admission ===
 
 impl Admission {
@@ -48,8 +77,8 @@ impl Admission {
         match is_shadowed {
             true => {
                 rules.count_shadowed(refusal);
-                request.shadowed_early = Some(refusal);
-                request.shadowed = Some(refusal);
+                request.shadowed_early.add(rules, refusal);
+                request.shadowed = request.shadowed_early;
             }
             false => rules.count_refused(refusal),
         }

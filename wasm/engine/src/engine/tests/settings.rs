@@ -36,6 +36,8 @@ pub(super) fn rule(name: &str) -> RuleConfig {
         on_overflow: Overflow::Share,
         final_cost: false,
         shape: None,
+        marks: false,
+        has_plans: false,
     }
 }
 
