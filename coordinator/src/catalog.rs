@@ -6,7 +6,7 @@
 //! without a lock. The [`crate::config::writer`] makes catalogs, the driver and the APIs read them.
 //!
 //! The file wins: an object of the same name that the API wrote before the file named it is kept,
-//! but has no effect until the file no longer names it.
+//! but has no effect until the file no longer names it. A raise wins over both, until its end.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ mod merge;
 pub mod metrics;
 pub mod name;
 pub mod quantity;
+mod raise;
 mod resolve;
 mod resolver;
 pub mod scope_kinds;
@@ -35,7 +36,8 @@ mod write;
 
 pub use file::FileCatalog;
 pub use group::{FairBetween, Group};
-pub use kind::{GroupKind, ObjectKind, OverrideKind};
+pub use kind::{GroupKind, ObjectKind, OverrideKind, RaiseKind};
+pub use raise::Raise;
 pub use resolve::{GroupMembership, LimitSource, OwnLimits, ResolvedScope};
 pub use resolver::Resolver;
 
@@ -52,6 +54,8 @@ pub struct Catalog {
     tenants: StoredMap<Attachment>,
     namespaces: StoredMap<Attachment>,
     overrides: StoredMap<Arc<Override>>,
+    /// By scope, also that of a group; they win over everything else.
+    raises: StoredMap<Arc<Raise>>,
     /// Number of API attachments of each group.
     attached: RedBlackTreeMapSync<Arc<str>, usize>,
 }
@@ -65,6 +69,8 @@ pub struct CatalogBounds {
     pub max_attachments: usize,
     /// Overrides.
     pub max_overrides: usize,
+    /// Raises.
+    pub max_raises: usize,
 }
 
 /// Kind of object that can be attached to a group.
@@ -153,6 +159,20 @@ impl Catalog {
         stored + self.file.attached_count(name)
     }
 
+    /// All raises, by scope.
+    pub(crate) fn raises(&self) -> impl Iterator<Item = (&Arc<str>, &Raise)> {
+        let raises = self.raises.iter();
+        raises.map(|(scope, stored)| (scope, &*stored.value))
+    }
+
+    /// The group as it is now: with the limits of its raise, if it has one.
+    pub fn in_force(&self, group: Arc<Group>) -> Arc<Group> {
+        match self.raises.get(group.scope()) {
+            Some(raise) => Arc::new(group.raised(&raise.value)),
+            None => group,
+        }
+    }
+
     fn stored(&self, kind: MemberKind) -> &StoredMap<Attachment> {
         match kind {
             MemberKind::Tenant => &self.tenants,
@@ -169,6 +189,7 @@ impl Default for CatalogBounds {
             max_groups: 20_000,
             max_attachments: 1_000_000,
             max_overrides: 100_000,
+            max_raises: 1000,
         }
     }
 }

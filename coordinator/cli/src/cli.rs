@@ -10,8 +10,8 @@ use crate::config;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::{
-    attach, check, completions, delete, drain, get, help, list, man, print, put, ready, serve,
-    simulate, status, token, top,
+    attach, check, completions, delete, drain, get, help, list, man, print, put, raise, ready,
+    serve, simulate, status, token, top,
 };
 
 const EXAMPLES: &str = "\
@@ -61,6 +61,8 @@ enum Command {
     Get(get::Get),
     List(list::List),
     Put(put::Put),
+    Raise(raise::Raise),
+    Unraise(raise::Unraise),
     Delete(delete::Delete),
     Attach(attach::Attach),
     Detach(delete::Detach),
@@ -118,6 +120,8 @@ impl Cli {
             Command::Get(get) => get.run(&client()?, json),
             Command::List(list) => list.run(&client()?, json),
             Command::Put(put) => put.run(&client()?, json),
+            Command::Raise(raise) => raise.run(&client()?, json),
+            Command::Unraise(unraise) => unraise.run(&client()?, json),
             Command::Delete(delete) => delete.run(&client()?, json),
             Command::Attach(attach) => attach.run(&client()?, json),
             Command::Detach(detach) => detach.run(&client()?, json),

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use tollgate_coordinator::api::rest::view::{
-    AttachmentView, ClientDetail, GroupDetail, LeaseView, OverrideView,
+    AttachmentView, ClientDetail, GroupDetail, LeaseView, OverrideView, RaiseView,
 };
 
 use crate::client::{Call, Client};
@@ -56,6 +56,7 @@ impl Get {
             Kind::Group => group(&reply.read()?),
             Kind::Tenant | Kind::Namespace => attachment(&reply.read()?),
             Kind::Override => override_of(&reply.read()?),
+            Kind::Raise => raise(&reply.read()?),
         }
     }
 }
@@ -83,6 +84,11 @@ fn attachment(attachment: &AttachmentView) -> Result<(), Failure> {
 fn override_of(stored: &OverrideView) -> Result<(), Failure> {
     let about = [("scope", stored.scope.clone())];
     definition(&about, stored.revision, &stored.spec)
+}
+
+fn raise(raise: &RaiseView) -> Result<(), Failure> {
+    let about = [("scope", raise.scope.clone())];
+    definition(&about, raise.revision, &raise.spec)
 }
 
 /// Prints `spec` as it can be put again, below comments with the rest.

@@ -52,7 +52,8 @@ fn json(name: &str) -> Option<&'static str> {
         "token" => "Print token, hash, name and role as JSON",
         "get" => "Print JSON, as the API answers it; of a scope with its limits",
         "top" => "Print JSON, as the API answers it; needs --once",
-        "status" | "list" | "put" | "delete" | "attach" | "detach" | "drain" => API_JSON,
+        "status" | "list" | "put" | "raise" | "unraise" | "delete" | "attach" | "detach"
+        | "drain" => API_JSON,
         _ => return None,
     })
 }

@@ -21,6 +21,9 @@ pub(crate) enum Kind {
     /// Limits of one scope, instead of those of the configuration's patterns.
     #[value(alias = "overrides")]
     Override,
+    /// Limits of a scope or a group for a time, instead of all others.
+    #[value(alias = "raises")]
+    Raise,
     /// A scope that clients have or want leases of, such as `tenant/acme`.
     #[value(alias = "scopes")]
     Scope,
@@ -33,7 +36,13 @@ pub(crate) enum Kind {
 }
 
 /// Kinds that can be deleted.
-pub(crate) const STORED: [Kind; 4] = [Kind::Group, Kind::Tenant, Kind::Namespace, Kind::Override];
+pub(crate) const STORED: [Kind; 5] = [
+    Kind::Group,
+    Kind::Tenant,
+    Kind::Namespace,
+    Kind::Override,
+    Kind::Raise,
+];
 
 /// Kinds that have limits of their own.
 pub(crate) const LIMITED: [Kind; 2] = [Kind::Group, Kind::Override];
@@ -51,6 +60,7 @@ impl Kind {
             Self::Tenant => "tenant",
             Self::Namespace => "namespace",
             Self::Override => "override",
+            Self::Raise => "raise",
             Self::Scope => "scope",
             Self::Client => "client",
             Self::Limit => "limit",
@@ -75,7 +85,7 @@ impl Kind {
         }
         let name = match self {
             Self::Group | Self::Tenant | Self::Client => segment(name),
-            Self::Override | Self::Scope | Self::Limit => path(name),
+            Self::Override | Self::Raise | Self::Scope | Self::Limit => path(name),
             Self::Namespace => {
                 let parts = name.split_once('/');
                 let rule = || anyhow!("{name:?} is no namespace: say TENANT/NAMESPACE");

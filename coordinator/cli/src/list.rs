@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tollgate_coordinator::api::rest::view::{
     AttachmentPage, AttachmentView, ClientPage, ClientSummary, GroupPage, GroupView, LimitPage,
-    MatchView, OverridePage, OverrideView, ScopePage, ScopeSummary, UnitSummary,
+    MatchView, OverridePage, OverrideView, RaisePage, RaiseView, ScopePage, ScopeSummary,
+    UnitSummary,
 };
 
 use crate::client::{Call, Client};
@@ -62,6 +63,10 @@ impl List {
             Kind::Override => {
                 let parts: Parts<OverridePage, _> = |page| (&mut page.overrides, &mut page.next);
                 self.show(client, json, parts, override_of)
+            }
+            Kind::Raise => {
+                let parts: Parts<RaisePage, _> = |page| (&mut page.raises, &mut page.next);
+                self.show(client, json, parts, raise)
             }
             Kind::Scope => {
                 let parts: Parts<ScopePage, _> = |page| (&mut page.scopes, &mut page.next);
@@ -170,6 +175,19 @@ fn override_of(one: &OverrideView) -> Vec<Row> {
         ("RESPONSE_BYTES", short(&one.spec.response_bytes)),
         ("CONCURRENCY", short(&one.spec.concurrency)),
         ("REVISION", print::or_dash(one.revision)),
+    ]]
+}
+
+fn raise(one: &RaiseView) -> Vec<Row> {
+    let until = one.spec.until.as_ref();
+    let until = until.and_then(|until| until.as_str().parse().ok());
+    vec![vec![
+        ("SCOPE", one.scope.clone()),
+        ("REQUESTS", short(&one.spec.requests)),
+        ("REQUEST_BYTES", short(&one.spec.request_bytes)),
+        ("RESPONSE_BYTES", short(&one.spec.response_bytes)),
+        ("CONCURRENCY", short(&one.spec.concurrency)),
+        ("UNTIL", print::or_dash(until.map(print::time))),
     ]]
 }
 

@@ -25,6 +25,7 @@ mod list;
 mod man;
 mod print;
 mod put;
+mod raise;
 mod ready;
 mod serve;
 mod simulate;

@@ -1,6 +1,7 @@
 //! Output on a terminal and in a pipe.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::time::{Duration, UNIX_EPOCH};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -122,6 +123,13 @@ pub(crate) fn number(unit: &str, number: f64) -> String {
     let digits = if left < 10.0 { 100.0 } else { 10.0 };
     let left = (left * digits).round() / digits;
     format!("{left}{}", suffixes.get(power).copied().unwrap_or_default())
+}
+
+/// A time in seconds since 1970, as a date.
+pub(crate) fn time(since_1970: u64) -> String {
+    let time = UNIX_EPOCH.checked_add(Duration::from_secs(since_1970));
+    let time = time.map(|time| humantime::format_rfc3339_seconds(time).to_string());
+    time.unwrap_or_else(|| since_1970.to_string())
 }
 
 /// A number of milliseconds as a person would say it.

@@ -17,13 +17,13 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
-  tollgate put override tenant/acme --requests 50
-      The rate alone: burst, concurrency and whatever else acme has stay, also where they are the file's.
+  tollgate put override tenant/zed --requests 50
+      The rate alone: burst, concurrency and whatever else a pattern of the file gives zed are copied.
   tollgate put group gold --requests 20k --burst 40k --set concurrency.safe=5
       Fields by their path in the configuration; `--set concurrency=null` takes a limit away.
   tollgate put group gold -f gold.yaml --if-match 42
       All of it, as the file says, unless it has been changed meanwhile.
-  tollgate put override tenant/acme --requests 50 --create
+  tollgate put override tenant/zed --requests 50 --create
       Unless the scope has an override already.
   echo '{requests: {rate: 100, burst: 20}}' | tollgate put group silver -f -
       From standard input; YAML or JSON, as in the configuration.";
@@ -49,7 +49,6 @@ pub(crate) struct Put {
 }
 
 #[derive(Debug, Args)]
-#[group(required = true, multiple = true)]
 struct Definition {
     /// A file with the limits, YAML or JSON; `-` is standard input.
     #[arg(
@@ -60,6 +59,17 @@ struct Definition {
     )]
     file: Option<PathBuf>,
 
+    #[command(flatten)]
+    fields: FieldOptions,
+
+    /// First division of a group's capacity: between `members` or `clients`.
+    #[arg(long, value_name = "UNIT")]
+    fair_between: Option<String>,
+}
+
+/// Fields of limits.
+#[derive(Debug, Args)]
+pub(crate) struct FieldOptions {
     /// Requests per second, such as `1000`, `1.5k` or `unlimited`.
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     requests: Option<String>,
@@ -79,10 +89,6 @@ struct Definition {
     /// Requests in flight.
     #[arg(long, value_name = "MAX", allow_negative_numbers = true)]
     concurrency: Option<String>,
-
-    /// First division of a group's capacity: between `members` or `clients`.
-    #[arg(long, value_name = "UNIT")]
-    fair_between: Option<String>,
 
     /// Any field, by its path: `concurrency.safe=5`, `requests.guaranteed.3=100`; `null` takes it away.
     #[arg(long, value_name = "FIELD=VALUE", value_parser = field)]
@@ -109,7 +115,7 @@ impl Put {
         let path = kind.one(&self.name)?;
         let call = match &self.definition.file {
             Some(file) => Call::put(path, read(file).map_err(Failure::usage)?),
-            None => Call::patch(path, self.definition.fields()),
+            None => Call::patch(path, self.definition.fields().map_err(Failure::usage)?),
         };
         let is_whole = self.definition.file.is_some();
         let reply = client.send(self.condition.apply(call));
@@ -123,14 +129,14 @@ impl Put {
             _ => "changed",
         };
         let note = match self.is_of_unknown_scope(client) {
-            true => " (no Envoy has asked for it lately)",
+            true => " (no Envoy has or wants a lease of it)",
             false => "",
         };
         let name = print::plain(&self.name);
         print::lines(&format!("{} {name} {done}{note}", kind.name()))
     }
 
-    /// Whether it is an override of a scope that no Envoy has asked for, whose name may be misspelt.
+    /// Whether it is an override of a scope that no Envoy has or wants a lease of: its name may be misspelt.
     fn is_of_unknown_scope(&self, client: &Client) -> bool {
         if self.kind != Kind::Override {
             return false;
@@ -145,25 +151,34 @@ impl Put {
 
 impl Definition {
     /// The fields that the options name.
-    fn fields(&self) -> Value {
-        let mut fields = json!({});
+    fn fields(&self) -> anyhow::Result<Value> {
+        let between = self.fair_between.as_ref();
+        let between = between.map(|word| ("fair_between", json!(word)));
+        merged(self.fields.named().chain(between))
+    }
+}
+
+// === impl FieldOptions ===
+
+impl FieldOptions {
+    /// The fields that the options name.
+    pub(crate) fn fields(&self) -> anyhow::Result<Value> {
+        merged(self.named())
+    }
+
+    /// Paths of fields, with their values.
+    fn named(&self) -> impl Iterator<Item = (&str, Value)> {
         let named = [
             ("requests.rate", &self.requests),
             ("requests.burst", &self.burst),
             ("request_bytes.rate", &self.request_bytes),
             ("response_bytes.rate", &self.response_bytes),
             ("concurrency.max", &self.concurrency),
-            ("fair_between", &self.fair_between),
         ];
-        for (path, text) in named {
-            if let Some(text) = text {
-                set(&mut fields, path, json!(text));
-            }
-        }
-        for (path, value) in &self.set {
-            set(&mut fields, path, value.clone());
-        }
-        fields
+        let named = named.into_iter();
+        let named = named.filter_map(|(path, text)| Some((path, json!(text.as_ref()?))));
+        let set = self.set.iter();
+        named.chain(set.map(|(path, value)| (path.as_str(), value.clone())))
     }
 }
 
@@ -192,6 +207,31 @@ fn field(text: &str) -> Result<(String, Value), String> {
         text => json!(text),
     };
     Ok((path.to_owned(), value))
+}
+
+/// Returns an object with these fields, of which there must be one, and none within another.
+fn merged<'a>(fields: impl Iterator<Item = (&'a str, Value)>) -> anyhow::Result<Value> {
+    let mut whole = json!({});
+    let mut paths: Vec<&str> = Vec::new();
+    for (path, value) in fields {
+        let is_within = |inner: &str, outer: &str| {
+            let rest = inner.strip_prefix(outer);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let other = paths
+            .iter()
+            .find(|other| is_within(path, other) || is_within(other, path));
+        if let Some(other) = other {
+            anyhow::bail!("{other} and {path} are both set");
+        }
+        paths.push(path);
+        set(&mut whole, path, value);
+    }
+    anyhow::ensure!(
+        !paths.is_empty(),
+        "no field is named, such as --requests or --set FIELD=VALUE"
+    );
+    Ok(whole)
 }
 
 /// Sets the field at `path` in `fields`, with the objects around it.

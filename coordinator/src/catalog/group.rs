@@ -6,7 +6,7 @@ use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::limit::{Guarantees, Limit, Part};
 use tollgate_core::units::Capacity;
 
-use super::written;
+use super::{Raise, written};
 use crate::catalog::limits::UnitLimits;
 use crate::catalog::spec::GroupSpec;
 
@@ -19,6 +19,8 @@ pub struct Group {
     limits: Arc<UnitLimits>,
     pools: Box<[Pool]>,
     written: Box<str>,
+    /// End of the raise that its limits are of, in seconds since 1970.
+    raised_until: Option<u64>,
 }
 
 /// Pool of one unit, from which the members borrow.
@@ -55,17 +57,30 @@ impl Group {
         spec: &GroupSpec,
     ) -> Self {
         let scope: Arc<str> = format!("group/{name}").into();
-        let pools = limits
-            .iter()
-            .map(|(unit, limit)| Pool::new(&scope, unit, limit));
         Self {
             name: name.into(),
-            pools: pools.collect(),
+            pools: Pool::all(&scope, &limits),
             scope,
             fair_between,
             limits: Arc::new(limits),
             written: written(spec),
+            raised_until: None,
         }
+    }
+
+    /// The same group with the limits of a raise.
+    pub(super) fn raised(&self, raise: &Raise) -> Self {
+        Self {
+            pools: Pool::all(&self.scope, raise.limits()),
+            limits: raise.limits().clone(),
+            raised_until: Some(raise.until()),
+            ..self.clone()
+        }
+    }
+
+    /// The end of the raise that its limits are of, in seconds since 1970.
+    pub fn raised_until(&self) -> Option<u64> {
+        self.raised_until
     }
 
     /// Its name.
@@ -106,6 +121,14 @@ impl Group {
 // === impl Pool ===
 
 impl Pool {
+    /// The pools of a group with `limits`.
+    fn all(scope: &Arc<str>, limits: &UnitLimits) -> Box<[Self]> {
+        let limits = limits.iter();
+        limits
+            .map(|(unit, limit)| Self::new(scope, unit, limit))
+            .collect()
+    }
+
     /// A pool whose members have no limit of their own but the intervals of the group's.
     fn new(scope: &Arc<str>, unit: Unit, limit: &Limit) -> Self {
         let scope = scope.clone();

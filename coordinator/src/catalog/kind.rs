@@ -7,12 +7,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_saphyr::Location;
 
-use super::check::{self, Check, ConfigErrors};
+use super::check::{self, Check, ConfigErrors, Rule};
 use super::limits::MatchedLimits;
 use super::name::{self, NameError};
-use super::spec::{AttachmentSpec, GroupSpec, LimitsSpec, LocatedValue};
+use super::spec::{AttachmentSpec, GroupSpec, LimitsSpec, LocatedValue, RaiseSpec};
 use super::store::RecordKind;
-use super::{Attachment, Catalog, CatalogObject, Group, MemberKind, Override, StoredMap};
+use super::{Attachment, Catalog, CatalogObject, Group, MemberKind, Override, Raise, StoredMap};
 
 /// Kind of object that the API writes: its written form, its rules, and its place in a catalog.
 pub trait ObjectKind: Copy + Send + Sync + 'static {
@@ -52,6 +52,16 @@ pub struct GroupKind;
 /// Kind of all overrides, which are called as their scopes.
 #[derive(Clone, Copy, Debug)]
 pub struct OverrideKind;
+
+/// Kind of all raises, which are called as their scopes, also those of groups.
+#[derive(Clone, Copy, Debug)]
+pub struct RaiseKind;
+
+/// Raises of the file, which has none.
+static NO_RAISES: BTreeMap<Arc<str>, Arc<Raise>> = BTreeMap::new();
+
+/// The latest end of a raise, in seconds since 1970: the end of the year 9999.
+const UNTIL_MAX: u64 = 253_402_300_799;
 
 /// Overrides of the file, which has none: its limits are no objects of this kind.
 static NO_OVERRIDES: BTreeMap<Arc<str>, Arc<Override>> = BTreeMap::new();
@@ -136,7 +146,60 @@ impl ObjectKind for OverrideKind {
     }
 }
 
+impl ObjectKind for RaiseKind {
+    type Object = Arc<Raise>;
+    type Spec = RaiseSpec;
+
+    fn record(self) -> RecordKind {
+        RecordKind::Raise
+    }
+
+    fn check(self, scope: &str, spec: RaiseSpec) -> Result<CatalogObject, ConfigErrors> {
+        checked("scope", name::check_raised(scope), |check| {
+            let limits = check::scope_limits(check, "", Location::UNKNOWN, spec.units());
+            let until = check.required(Location::UNKNOWN, &spec.until, "until", until);
+            let raise = Raise::new(limits?, until?, &spec);
+            Some(CatalogObject::Raise(Arc::new(raise)))
+        })
+    }
+
+    fn spec(raise: &Arc<Raise>) -> RaiseSpec {
+        raise.spec()
+    }
+
+    fn objects(self, catalog: &Catalog) -> Objects<'_, Arc<Raise>> {
+        (&NO_RAISES, &catalog.raises)
+    }
+
+    fn otherwise(self, catalog: &Catalog, scope: &str) -> Option<RaiseSpec> {
+        if let Some(group) = scope.strip_prefix("group/") {
+            let group = catalog.group(group)?.value;
+            return Some(group.spec().into());
+        }
+        let limits = &catalog.file.limits;
+        let of_file = limits.exact(scope).map(MatchedLimits::spec);
+        let of_api = || {
+            catalog
+                .overrides
+                .get(scope)
+                .map(|stored| stored.value.spec())
+        };
+        let by_glob = || limits.by_glob(scope).map(MatchedLimits::spec);
+        of_file
+            .or_else(of_api)
+            .or_else(by_glob)
+            .map(RaiseSpec::from)
+    }
+}
+
 // === free functions ===
+
+/// Reads the end of a raise.
+fn until(text: &str) -> Result<u64, Rule> {
+    let until = text.parse().ok();
+    let until = until.filter(|until| (1..=UNTIL_MAX).contains(until));
+    until.ok_or_else(|| format!("{text:?} is no whole number of seconds since 1970").into())
+}
 
 /// Returns what `object` makes, if that finds no errors and the name, `field`, is `valid`.
 fn checked(

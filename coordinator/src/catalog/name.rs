@@ -85,6 +85,17 @@ pub fn check_scope(scope: &str) -> Result<(), NameError> {
     Ok(())
 }
 
+/// Checks whether `scope` can be raised, which may be that of a group.
+///
+/// # Errors
+/// The rule it breaks.
+pub fn check_raised(scope: &str) -> Result<(), NameError> {
+    match scope.strip_prefix("group/") {
+        Some(group) => check_group(group),
+        None => check_scope(scope),
+    }
+}
+
 /// Checks that `scope` is one scope and not a glob, for people who write `match` in the file.
 /// Stored objects are not checked: an earlier version may have written more.
 ///

@@ -2,7 +2,7 @@
 //!
 //! A number, and after it a decimal suffix (`k`, `M`, `G`, `T`) or a binary one (`Ki`, `Mi`, `Gi`,
 //! `Ti`). A `B` after that means bytes, and is accepted only where bytes are counted: `50MiB` as a
-//! number of requests is a mistake that should not pass for 52 million.
+//! number of requests is a mistake that should not pass for 52 million. A rate may name its period, `10/min`.
 
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Capacity, CapacityError, MICRO};
@@ -19,6 +19,9 @@ const SUFFIXES: [(&str, f64); 9] = [
     ("Gi", 1_073_741_824.0),
     ("Ti", 1_099_511_627_776.0),
 ];
+
+/// Periods of rates, in seconds. There is no `m`: it could mean a minute or a month.
+const PERIODS: [(&str, u64); 4] = [("s", 1), ("min", 60), ("h", 3600), ("d", 86_400)];
 
 /// Unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +63,14 @@ pub enum QuantityError {
         /// Hint that `B` may follow, where it may.
         bytes: &'static str,
     },
+    /// An unknown period.
+    #[error("{text:?} ends in /{period}, which is none of /s, /min, /h and /d")]
+    Period {
+        /// The whole text.
+        text: String,
+        /// The period.
+        period: String,
+    },
     /// Bytes where requests are counted.
     #[error("{0:?} is a number of bytes, but requests are counted here")]
     BytesHere(String),
@@ -98,6 +109,36 @@ pub fn parse(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityErro
     match counted == QuantityUnit::InFlight && !is_whole {
         true => Err(QuantityError::NotWhole(text.to_owned())),
         false => Ok(capacity),
+    }
+}
+
+/// The rate that `text` says, a quantity for each second unless it names another period.
+///
+/// ```
+/// use tollgate_coordinator::catalog::quantity::{QuantityUnit, parse_rate};
+/// use tollgate_core::units::Capacity;
+/// assert_eq!(parse_rate("90/min", QuantityUnit::Requests), Ok(Capacity::from_micros(1_500_000)));
+/// assert_eq!(parse_rate("2k/s", QuantityUnit::Requests), Ok(Capacity::from_whole(2000)));
+/// ```
+///
+/// # Errors
+/// Which rule `text` breaks.
+pub fn parse_rate(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityError> {
+    let with_period = text.rsplit_once('/');
+    let Some((amount, period)) = with_period.filter(|_| counted != QuantityUnit::InFlight) else {
+        return parse(text, counted);
+    };
+    let known = PERIODS.iter().find(|(name, _)| *name == period.trim());
+    let (_, seconds) = known.ok_or_else(|| QuantityError::Period {
+        text: text.to_owned(),
+        period: period.to_owned(),
+    })?;
+    let amount = parse(amount.trim_end(), counted)?.as_micros();
+    // To the nearest millionth.
+    let micros = amount.saturating_add(seconds / 2) / seconds;
+    match micros == 0 && amount > 0 {
+        true => Err(QuantityError::TooSmall(text.to_owned())),
+        false => Ok(Capacity::from_micros(micros)),
     }
 }
 
@@ -162,6 +203,40 @@ mod tests {
     use super::*;
 
     const UNKNOWN: &str = "which is none of k, M, G, T, Ki, Mi, Gi, Ti";
+
+    #[test]
+    fn a_rate_may_name_its_period() {
+        let rows = [
+            ("10/min", Ok(166_667)),
+            ("10 / min", Ok(166_667)),
+            ("100/h", Ok(27_778)),
+            ("1M/d", Ok(11_574_074)),
+            ("2k/s", Ok(2_000_000_000)),
+            ("0/h", Ok(0)),
+            ("7", Ok(7_000_000)),
+            (
+                "10/m",
+                Err("ends in /m, which is none of /s, /min, /h and /d"),
+            ),
+            ("1/", Err("ends in /, which is none of")),
+            ("x/min", Err("is not a number")),
+            ("0.01/d", Err("less than the smallest capacity")),
+            ("-1/s", Err("negative")),
+        ];
+        for (text, want) in rows {
+            let rate = parse_rate(text, QuantityUnit::Requests);
+            match (rate, want) {
+                (Ok(rate), Ok(want)) => assert_eq!(rate.as_micros(), want, "{text}"),
+                (Err(error), Err(want)) => {
+                    assert!(error.to_string().contains(want), "{text}: {error}");
+                }
+                (rate, _) => panic!("{text}: {rate:?}"),
+            }
+        }
+        assert!(parse_rate("5/s", QuantityUnit::InFlight).is_err());
+        let bytes = parse_rate("60MiB/min", QuantityUnit::Bytes);
+        assert_eq!(bytes, Ok(Capacity::from_whole(1 << 20)));
+    }
 
     #[test]
     fn what_people_write_is_understood() {

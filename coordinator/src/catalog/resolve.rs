@@ -47,6 +47,8 @@ pub enum LimitSource {
     File(Arc<str>),
     /// An override, with its revision.
     Override(u64),
+    /// A raise, with its end in seconds since 1970.
+    Raise(u64),
     /// The scope is that of a group.
     Group,
 }
@@ -90,7 +92,7 @@ impl Catalog {
     pub fn resolve(&self, scope: &Arc<str>) -> ResolvedScope {
         let group = scope.strip_prefix("group/");
         if let Some(group) = group.and_then(|name| self.group(name)) {
-            return ResolvedScope::of_group(scope, group.value);
+            return ResolvedScope::of_group(scope, self.in_force(group.value));
         }
         let own = self.own_limits(scope);
         let shared = self.shared(scope);
@@ -125,8 +127,14 @@ impl Catalog {
         let Some((kind, _)) = kind.filter(|(kind, _)| limits.kinds().is_uniform(kind)) else {
             return Some(false);
         };
-        let by_override = own.is_some_and(|own| matches!(own.source, LimitSource::Override(_)));
-        if is_shared || by_override || is_overflow(scope) || limits.exact(scope).is_some() {
+        let is_named = |own: &OwnLimits| {
+            matches!(own.source, LimitSource::Override(_) | LimitSource::Raise(_))
+        };
+        if is_shared
+            || own.is_some_and(is_named)
+            || is_overflow(scope)
+            || limits.exact(scope).is_some()
+        {
             return None;
         }
         let requests = own.and_then(|own| own.limits.get(Unit::Requests));
@@ -180,6 +188,12 @@ impl Catalog {
             source: LimitSource::File(matched.pattern.clone()),
             limits: matched.limits.clone(),
         };
+        if let Some(stored) = self.raises.get(scope) {
+            return Some(OwnLimits {
+                source: LimitSource::Raise(stored.value.until()),
+                limits: stored.value.limits().clone(),
+            });
+        }
         if let Some(exact) = self.file.limits.exact(scope) {
             return Some(of_file(exact));
         }
@@ -207,7 +221,8 @@ impl Catalog {
     fn sharing<'a>(&self, scope: &'a str) -> Option<(Arc<Group>, NonZeroU32, Option<&'a str>)> {
         let by = |kind, name, through| {
             let Attachment { group, weight } = self.attachment_of(kind, name)?;
-            Some((self.group(group)?.value, *weight, through))
+            let group = self.in_force(self.group(group)?.value);
+            Some((group, *weight, through))
         };
         if let Some(tenant) = scope.strip_prefix("tenant/") {
             return by(MemberKind::Tenant, tenant, None);
@@ -244,8 +259,9 @@ impl ResolvedScope {
     /// Resolves the scope of a group. Under `members`, a client that refreshes it is one more
     /// member.
     fn of_group(scope: &Arc<str>, group: Arc<Group>) -> Self {
+        let raised_until = group.raised_until();
         let own = OwnLimits {
-            source: LimitSource::Group,
+            source: raised_until.map_or(LimitSource::Group, LimitSource::Raise),
             limits: group.limits().clone(),
         };
         Self {

@@ -93,8 +93,9 @@ unit_spec! {
     /// Limit of a unit that is a rate, as it is written.
     #[serde(deny_unknown_fields, expecting = "an object like {\"rate\": 1000}")]
     RateSpec {
-        /// Per second, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
-        #[schema(inline, value_type = Option<schema::AmountSchema>)]
+        /// Per second unless it names another period (`10/min`), for the whole fleet; `0` blocks, `unlimited` is a
+        /// word of its own.
+        #[schema(inline, value_type = Option<schema::RateSchema>)]
         rate,
         /// At once after a pause, for the whole fleet; by default a second of the rate.
         #[schema(inline, value_type = Option<schema::QuantitySchema>)]
@@ -170,6 +171,36 @@ pub struct GroupSpec {
     pub fair_between: Option<LocatedScalar>,
 }
 
+/// Limits of a scope or a group for a time; a unit that is absent or null has no limit then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object like {\"requests\": {\"rate\": 1000}, \"until\": 1764345600}"
+)]
+#[schema(example = json!({"requests": {"rate": "2k", "burst": "4k"}, "until": 4102444800_u64}))]
+pub struct RaiseSpec {
+    /// Requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RateSpec>)]
+    pub requests: Option<LocatedValue<RateSpec>>,
+    /// Bytes of request bodies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RateSpec>)]
+    pub request_bytes: Option<LocatedValue<RateSpec>>,
+    /// Bytes of response bodies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RateSpec>)]
+    pub response_bytes: Option<LocatedValue<RateSpec>>,
+    /// Requests in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ConcurrencySpec>)]
+    pub concurrency: Option<LocatedValue<ConcurrencySpec>>,
+    /// Its end, in whole seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub until: Option<LocatedScalar>,
+}
+
 /// Fields of the limit of one unit, whichever it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnitFields<'a> {
@@ -210,6 +241,31 @@ pub(crate) use impl_units;
 
 impl_units!(LimitsSpec);
 impl_units!(GroupSpec);
+impl_units!(RaiseSpec);
+
+impl From<LimitsSpec> for RaiseSpec {
+    fn from(limits: LimitsSpec) -> Self {
+        Self {
+            requests: limits.requests,
+            request_bytes: limits.request_bytes,
+            response_bytes: limits.response_bytes,
+            concurrency: limits.concurrency,
+            until: None,
+        }
+    }
+}
+
+impl From<GroupSpec> for RaiseSpec {
+    fn from(group: GroupSpec) -> Self {
+        Self {
+            requests: group.requests,
+            request_bytes: group.request_bytes,
+            response_bytes: group.response_bytes,
+            concurrency: group.concurrency,
+            until: None,
+        }
+    }
+}
 
 // === free functions ===
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Attachment, Catalog, FileCatalog, Group, MemberKind, Override, StoredMap, StoredObject,
+    Attachment, Catalog, FileCatalog, Group, MemberKind, Override, Raise, StoredMap, StoredObject,
 };
 use crate::catalog::store::{RecordKey, RecordKind};
 
@@ -16,6 +16,8 @@ pub enum CatalogObject {
     Attachment(Attachment),
     /// The override of a scope.
     Override(Arc<Override>),
+    /// The raise of a scope.
+    Raise(Arc<Raise>),
 }
 
 /// Condition of a write.
@@ -100,23 +102,7 @@ impl Catalog {
         revision: u64,
     ) -> Result<WriteOutcome, WriteRefusal> {
         let what = key.kind.what();
-        if self.in_file(key) {
-            // An object of the file has no revision.
-            return Err(match expect {
-                Precondition::Revision(_) => WriteRefusal::Mismatch { found: None },
-                _ => WriteRefusal::DefinedInFile {
-                    what: match key.kind {
-                        // The file has a limit whose `match` is exactly this scope.
-                        RecordKind::Override => "scope's limits",
-                        RecordKind::Group | RecordKind::Attachment(_) => what,
-                    },
-                },
-            });
-        }
-        let found = self.revision(key);
-        if !expect.allows(found) {
-            return Err(WriteRefusal::Mismatch { found });
-        }
+        let found = self.check_write(key, expect)?;
         match object {
             Some(object) => {
                 if found.is_none() {
@@ -133,6 +119,36 @@ impl Catalog {
         })
     }
 
+    /// Checks whether the object called `key` may be written if it is as `expect` says. Returns its revision.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn check_write(
+        &self,
+        key: &RecordKey,
+        expect: Precondition,
+    ) -> Result<Option<u64>, WriteRefusal> {
+        let what = key.kind.what();
+        if self.in_file(key) {
+            // An object of the file has no revision.
+            return Err(match expect {
+                Precondition::Revision(_) => WriteRefusal::Mismatch { found: None },
+                _ => WriteRefusal::DefinedInFile {
+                    what: match key.kind {
+                        // The file has a limit whose `match` is exactly this scope.
+                        RecordKind::Override => "scope's limits",
+                        RecordKind::Group | RecordKind::Attachment(_) | RecordKind::Raise => what,
+                    },
+                },
+            });
+        }
+        let found = self.revision(key);
+        match expect.allows(found) {
+            true => Ok(found),
+            false => Err(WriteRefusal::Mismatch { found }),
+        }
+    }
+
     /// Restores a stored object, regardless of the file and the bounds: it was acknowledged once.
     pub(crate) fn restore(&mut self, key: &RecordKey, object: StoredObject<CatalogObject>) {
         self.insert(key, object.value, object.revision);
@@ -147,6 +163,7 @@ impl Catalog {
                 self.stored_mut(kind).remove_mut(&key.name)
             }
             RecordKind::Override => self.overrides.remove_mut(&key.name),
+            RecordKind::Raise => self.raises.remove_mut(&key.name),
         };
     }
 
@@ -187,6 +204,7 @@ impl Catalog {
             RecordKind::Group => self.file.groups.contains_key(name),
             RecordKind::Attachment(kind) => self.file.attached(kind).contains_key(name),
             RecordKind::Override => self.file.limits.exact(name).is_some(),
+            RecordKind::Raise => false,
         }
     }
 
@@ -198,6 +216,7 @@ impl Catalog {
                 .get(&key.name)
                 .map(|stored| stored.revision),
             RecordKind::Override => self.overrides.get(&key.name).map(|stored| stored.revision),
+            RecordKind::Raise => self.raises.get(&key.name).map(|stored| stored.revision),
         }
     }
 
@@ -209,6 +228,7 @@ impl Catalog {
             RecordKind::Group => (self.groups.size(), bounds.max_groups, "groups"),
             RecordKind::Attachment(_) => (attached, bounds.max_attachments, "attachments"),
             RecordKind::Override => (self.overrides.size(), bounds.max_overrides, "overrides"),
+            RecordKind::Raise => (self.raises.size(), bounds.max_raises, "raises"),
         };
         match count < max {
             true => Ok(()),
@@ -240,6 +260,10 @@ impl Catalog {
             }
             (RecordKind::Override, CatalogObject::Override(value)) => {
                 self.overrides
+                    .insert_mut(name, StoredObject { value, revision });
+            }
+            (RecordKind::Raise, CatalogObject::Raise(value)) => {
+                self.raises
                     .insert_mut(name, StoredObject { value, revision });
             }
             (RecordKind::Attachment(kind), CatalogObject::Attachment(mut value)) => {
@@ -326,6 +350,7 @@ impl CatalogObject {
             Self::Group(group) => group.written().into(),
             Self::Attachment(attachment) => super::written(&attachment.spec()),
             Self::Override(limits) => limits.written.clone(),
+            Self::Raise(raise) => raise.written().into(),
         }
     }
 }
@@ -338,6 +363,7 @@ impl RecordKind {
             Self::Group => "group",
             Self::Attachment(_) => "attachment",
             Self::Override => "override",
+            Self::Raise => "raise",
         }
     }
 }

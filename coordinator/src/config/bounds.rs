@@ -26,6 +26,7 @@ pub(super) struct RawBounds {
     max_groups: Option<LocatedScalar>,
     max_attachments: Option<LocatedScalar>,
     max_overrides: Option<LocatedScalar>,
+    max_raises: Option<LocatedScalar>,
 }
 
 // === free functions ===
@@ -62,6 +63,7 @@ pub(super) fn catalog_bounds(check: &mut Check, raw: Option<&RawBounds>) -> Cata
         &mut bounds.max_attachments,
     );
     set(check, "max_overrides", overrides, &mut bounds.max_overrides);
+    set(check, "max_raises", &raw.max_raises, &mut bounds.max_raises);
     bounds
 }
 

@@ -17,13 +17,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::catalog::check::ConfigErrors;
 use crate::catalog::metrics::{CatalogMetrics, Reloaded};
 use crate::catalog::store::{
-    ApplyOutcome, LogPosition, RecordKey, Store, StoreError, StoreUpdate, WriteBatch, decode,
+    ApplyOutcome, LogPosition, RecordKey, RecordKind, Store, StoreError, StoreUpdate, WriteBatch,
+    decode,
 };
-use crate::catalog::{Catalog, WriteOutcome, WriteRefusal};
-use crate::clock::Clock;
+use crate::catalog::{Catalog, Precondition, WriteOutcome, WriteRefusal};
+use crate::clock::{Clock, unix_time};
 use crate::config::Config;
 
-use draft::{Draft, WriteRequest};
+use draft::{Change, Draft, WriteRequest};
 
 mod draft;
 mod handle;
@@ -43,6 +44,9 @@ const BATCH_LEN_MAX: usize = 1 << 20;
 
 /// Time for which a batch is tried again while other writers are faster.
 const OVERTAKEN_FOR: Duration = Duration::from_secs(3);
+
+/// The longest time between two looks for raises that have ended.
+const RAISES_CHECK: Duration = Duration::from_secs(60);
 
 /// Longest wait for an update that must come.
 const UPDATE_WAIT: Duration = Duration::from_secs(2);
@@ -133,6 +137,7 @@ impl CatalogWriter {
     pub async fn run(mut self) {
         let mut commands = Vec::with_capacity(BATCH_MAX);
         loop {
+            let next_end = tokio::time::sleep(self.until_raise_ends());
             tokio::select! {
                 count = self.commands.recv_many(&mut commands, BATCH_MAX) => {
                     if count == 0 {
@@ -141,6 +146,7 @@ impl CatalogWriter {
                     self.handle(&mut commands).await;
                 }
                 update = self.store.next_update() => self.take(update),
+                () = next_end => self.end_raises().await,
             }
         }
     }
@@ -163,6 +169,41 @@ impl CatalogWriter {
         if !writes.is_empty() {
             self.write(writes).await;
         }
+    }
+
+    /// Time until a raise ends, at most [`RAISES_CHECK`]: the wall clock may be set.
+    fn until_raise_ends(&self) -> Duration {
+        let now = unix_time();
+        let catalog = self.catalog.borrow();
+        let ends = catalog.raises().map(|(_, raise)| {
+            let end = Duration::from_secs(raise.until());
+            end.saturating_sub(now)
+        });
+        ends.min().unwrap_or(RAISES_CHECK).min(RAISES_CHECK)
+    }
+
+    /// Deletes the raises that have ended. Without the store they end all the same.
+    async fn end_raises(&mut self) {
+        let now = unix_time();
+        let catalog = self.catalog.borrow().clone();
+        let ended = catalog.raises().filter(|(_, raise)| raise.has_ended(now));
+        let keys: Vec<_> = ended
+            .map(|(scope, _)| RecordKey::new(RecordKind::Raise, scope))
+            .collect();
+        if keys.is_empty() {
+            return;
+        }
+        let delete = |key: &RecordKey| {
+            let write = WriteRequest::new(key.clone(), Change::Delete, Precondition::Anything);
+            (write, oneshot::channel().0)
+        };
+        self.write(keys.iter().map(delete).collect()).await;
+        let mut catalog = Catalog::clone(&self.catalog.borrow());
+        for key in &keys {
+            tracing::info!(scope = %key.name, "catalog: a raise has ended");
+            catalog.forget(key);
+        }
+        self.catalog.send_replace(Arc::new(catalog));
     }
 
     fn reload(&self, config: Config) -> Result<(), WriteError> {

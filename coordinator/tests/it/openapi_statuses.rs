@@ -33,6 +33,9 @@ const YAML: &str = "limits:
 groups: {fixed: {requests: {rate: 50}}}
 attach: {tenants: {fixed: fixed}, namespaces: {fixed/fixed: fixed}}";
 
+/// A raise until the year 2100.
+const RAISE: &str = r#"{"requests": {"rate": 5}, "until": 4102444800}"#;
+
 /// Which of the things that a path can name.
 #[derive(Clone, Copy)]
 enum Named {
@@ -85,6 +88,8 @@ impl Operation {
     fn body(&self) -> &'static str {
         if self.path.contains("attachments") {
             r#"{"group": "fixed"}"#
+        } else if self.path.contains("raises") {
+            RAISE
         } else {
             r#"{"requests": {"rate": 5}}"#
         }
@@ -109,6 +114,7 @@ impl Operation {
             304 => (open, there.header("if-none-match", "*")),
             400 if ["PUT", "PATCH"].contains(&self.method) => (open, self.with_body("{")),
             409 if self.path.ends_with("/drain") => (servers.full.http, there),
+            409 if self.path.contains("raises") => (servers.full.http, missing),
             400 if self.path.contains('{') => {
                 let bad = self.path.replace('{', "%FF{");
                 (open, Ask::new(self.method, &bad.replace(['{', '}'], "")))
@@ -160,6 +166,7 @@ impl Servers {
         let paths = [
             ("/v1/groups/NAME", limits),
             ("/v1/overrides/tenant/NAME", limits),
+            ("/v1/raises/tenant/NAME", RAISE),
             ("/v1/attachments/tenants/NAME", r#"{"group": "fixed"}"#),
             (
                 "/v1/attachments/namespaces/NAME/NAME",
@@ -178,9 +185,12 @@ impl Servers {
     }
 }
 
-/// A coordinator that drains as many clients as it may.
+/// A coordinator that drains as many clients, and has as many raises, as it may.
 async fn full() -> Coordinator {
-    let coordinator = Coordinator::with(YAML, Start::Fresh).await;
+    let yaml = format!("{YAML}\nbounds: {{max_raises: 1}}");
+    let coordinator = Coordinator::with(&yaml, Start::Fresh).await;
+    let raise = Ask::put("/v1/raises/tenant/one", RAISE);
+    assert_eq!(coordinator.ask(&raise).await.status, 201);
     let refresh = async |client: &str| {
         let lease = [("tenant/there", 1, 0.0, 1.0)];
         coordinator.refresh(client, &lease).await;

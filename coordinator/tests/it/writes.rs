@@ -503,3 +503,81 @@ async fn a_pattern_is_no_name() {
     let odd = Ask::put("/v1/attachments/tenants/%5Beu%5D", attachment);
     assert_eq!(coordinator.ask(&odd).await.status, 201);
 }
+
+/// Seconds since 1970, so many from now.
+fn in_seconds(seconds: u64) -> u64 {
+    tollgate_coordinator::clock::unix_time().as_secs() + seconds
+}
+
+#[tokio::test]
+async fn a_raise_wins_over_the_file_and_groups_and_ends_by_itself() {
+    let coordinator = coordinator().await;
+    let raise = async |scope: &str, body: Value| {
+        let ask = Ask::patch(&format!("/v1/raises/{scope}"), &body.to_string());
+        told(&coordinator.ask(&ask).await)
+    };
+    let limit = async |scope: &str| {
+        let limits = coordinator.get(&format!("/v1/limits/{scope}")).await.json();
+        let own = &limits["own"];
+        let capacity = own["units"]["requests"]["capacity"].as_f64();
+        let of_group = limits["group"]["units"]["requests"]["capacity"].as_f64();
+        (
+            own["source"]["kind"].as_str().map(str::to_owned),
+            capacity,
+            of_group,
+        )
+    };
+    let raised = Some("raise".to_owned());
+    let until = in_seconds(3600);
+    // An exact entry of the file, a group of the file and its member, and a pattern.
+    for (scope, rate) in [
+        ("tenant/fixed", 70),
+        ("group/file", 500),
+        ("tenant/other", 9),
+    ] {
+        let (status, body) =
+            raise(scope, json!({"requests": {"rate": rate}, "until": until})).await;
+        assert_eq!(status, 201, "{body}");
+        let (kind, capacity, _) = limit(scope).await;
+        assert_eq!(
+            (kind, capacity),
+            (raised.clone(), Some(f64::from(rate))),
+            "{scope}"
+        );
+    }
+    assert_eq!(
+        limit("tenant/old").await.2,
+        Some(500.0),
+        "a member has its group's"
+    );
+    // What the file says beside the rate stays.
+    let (_, body) = raise(
+        "tenant/other",
+        json!({"requests": {"burst": 20}, "until": until}),
+    )
+    .await;
+    assert_eq!(
+        body["spec"]["requests"],
+        json!({"rate": 9, "burst": 20, "headroom": 0})
+    );
+    let (status, body) = raise("tenant/none", json!({"requests": {"rate": 1}})).await;
+    assert_eq!(
+        (status, &body["errors"][0]["field"]),
+        (422, &json!("until")),
+        "{body}"
+    );
+
+    let ended = coordinator
+        .ask(&Ask::delete("/v1/raises/tenant/fixed"))
+        .await;
+    assert_eq!(ended.status, 204);
+    assert_eq!(limit("tenant/fixed").await.1, Some(7.0));
+    let (status, _) = raise("group/file", json!({"until": in_seconds(1)})).await;
+    assert_eq!(status, 200);
+    while coordinator.get("/v1/raises/group/file").await.status != 404 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(limit("tenant/old").await.2, Some(50.0));
+    let left = coordinator.get("/v1/raises").await.json();
+    assert_eq!(left["raises"].as_array().unwrap().len(), 1, "{left}");
+}

@@ -65,7 +65,11 @@ fn rows_of(limits: &ScopeLimits, first: &ScopeLimits) -> Vec<Vec<String>> {
     let group = group
         .iter()
         .filter(|group| *scope != format!("group/{}", group.name));
-    let group = group.flat_map(|group| rows(&format!("group {}", group.name), &group.units));
+    let group = group.flat_map(|group| {
+        let until = group.raised_until.map(raised);
+        let until = until.map_or_else(String::new, |until| format!(", {until}"));
+        rows(&format!("group {}{until}", group.name), &group.units)
+    });
     own.chain(group).collect()
 }
 
@@ -78,8 +82,13 @@ fn source(source: &SourceView) -> String {
     match source {
         SourceView::File { r#match } => format!("file: {}", r#match),
         SourceView::Override { revision } => format!("override, revision {revision}"),
+        SourceView::Raise { until } => raised(*until),
         SourceView::Group => "group".to_owned(),
     }
+}
+
+fn raised(until: u64) -> String {
+    format!("raised until {}", print::time(until))
 }
 
 fn rows(from: &str, units: &BTreeMap<String, LimitView>) -> Vec<Vec<String>> {

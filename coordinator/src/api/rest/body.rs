@@ -59,10 +59,10 @@ impl<T: DeserializeOwned> Body<T> {
     ///
     /// # Errors
     /// If it has not the form of one.
-    pub(super) fn of(written: Value) -> Result<Self, RestError> {
+    pub(super) fn of(written: Value) -> Result<Self, FieldFault> {
         match serde_path_to_error::deserialize(&written) {
             Ok(value) => Ok(Self { value, written }),
-            Err(error) => Err(RestError::Invalid(vec![shape(&written, &error)])),
+            Err(error) => Err(shape(&written, &error)),
         }
     }
 }

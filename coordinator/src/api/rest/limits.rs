@@ -58,6 +58,11 @@ pub enum SourceView {
         /// Its revision.
         revision: u64,
     },
+    /// A raise.
+    Raise {
+        /// Its end, in seconds since 1970.
+        until: u64,
+    },
     /// It is the scope of a group.
     Group,
 }
@@ -71,6 +76,10 @@ pub struct MemberView {
     pub weight: u32,
     /// First division of the group: between `members` or `clients`.
     pub fair_between: String,
+    /// The end of the raise that these limits are of, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub raised_until: Option<u64>,
     /// The limits that all members share, by unit.
     pub units: BTreeMap<String, LimitView>,
 }
@@ -212,6 +221,7 @@ impl From<OwnLimits> for OwnView {
                     r#match: text(pattern),
                 },
                 LimitSource::Override(revision) => SourceView::Override { revision },
+                LimitSource::Raise(until) => SourceView::Raise { until },
                 LimitSource::Group => SourceView::Group,
             },
             units: units(&own.limits),
@@ -228,6 +238,7 @@ impl From<GroupMembership> for MemberView {
             name: group.name().as_ref().to_owned(),
             weight: weight.get(),
             fair_between: group.fair_between().name().to_owned(),
+            raised_until: group.raised_until(),
             units: units(group.limits()),
         }
     }

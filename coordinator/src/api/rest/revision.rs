@@ -67,11 +67,6 @@ impl Tags {
         }
     }
 
-    /// Whether a write is under no condition.
-    pub(super) fn is_free(&self) -> bool {
-        self.matching.is_none() && self.none_matching.is_none()
-    }
-
     /// `answer` with the tag of `revision`; only that it has not changed if the caller knows it.
     pub(super) fn answer(&self, revision: Option<u64>, answer: impl IntoResponse) -> Response {
         let Some(revision) = revision else {

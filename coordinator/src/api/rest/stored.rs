@@ -2,6 +2,8 @@
 //!
 //! All kinds are listed, read, written and deleted by the same handlers.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
@@ -14,10 +16,11 @@ use self::description::{Texts, describe};
 use super::App;
 use super::body::Body;
 use super::extract::{PageQuery, Path, Query};
-use super::problem::RestError;
+use super::problem::{FieldFault, RestError};
 use super::revision::{Tags, tag};
+use crate::catalog::check::{ConfigError, ConfigErrors};
 use crate::catalog::{
-    Catalog, CatalogEntry, GroupKind, MemberKind, ObjectKind, OverrideKind, Precondition,
+    Catalog, CatalogEntry, GroupKind, MemberKind, ObjectKind, OverrideKind, RaiseKind,
     WriteOutcome, name,
 };
 use crate::config::writer::WriteError;
@@ -26,13 +29,12 @@ mod attachments;
 mod description;
 mod groups;
 mod overrides;
+mod raises;
 
 pub use self::attachments::{AttachmentPage, AttachmentView};
 pub use self::groups::{GroupDetail, GroupPage, GroupView};
 pub use self::overrides::{OverridePage, OverrideView};
-
-/// The most times that another writer may be faster than a change of single fields.
-const OVERTAKEN_MAX: usize = 5;
+pub use self::raises::{RaisePage, RaiseView};
 
 /// Kind of object, as the API shows it.
 trait StoredKind: ObjectKind<Spec: ToSchema> {
@@ -118,7 +120,8 @@ pub(super) fn add(router: Router<App>, document: &mut Value) -> Router<App> {
     let router = add_kind(GroupKind, router, document);
     let router = add_kind(MemberKind::Tenant, router, document);
     let router = add_kind(MemberKind::Namespace, router, document);
-    add_kind(OverrideKind, router, document)
+    let router = add_kind(OverrideKind, router, document);
+    add_kind(RaiseKind, router, document)
 }
 
 /// Adds the routes of the objects of `kind`. A name that takes several segments of the path has a
@@ -136,7 +139,7 @@ fn add_kind<K: StoredKind>(kind: K, router: Router<App>, document: &mut Value) -
         };
     let patch =
         async move |State(app): State<App>, Path(name): Name, tags: Tags, body: Body<Value>| {
-            patch(kind, &app, &name.join("/"), &tags, &body.value).await
+            patch(kind, &app, &name.join("/"), &tags, body.value).await
         };
     let delete = async move |State(app): State<App>, Path(name): Name, tags: Tags| {
         delete(kind, &app, &name.join("/"), &tags).await
@@ -173,65 +176,64 @@ async fn put<K: StoredKind>(
     body: Body<K::Spec>,
 ) -> Result<Response, RestError> {
     kind.check_one(name)?;
+    let (spec, faults) = body.parts();
     let expect = tags.expect(found(kind, app, name))?;
-    write(kind, app, name, expect, body).await
+    let written = app.parts.writer.put(kind, name, spec.clone(), expect).await;
+    let outcome = written.map_err(|error| match error {
+        WriteError::Invalid(errors) => RestError::Invalid(faults(&errors)),
+        error => error.into(),
+    })?;
+    Ok(answer(kind, name, spec, outcome))
 }
 
-/// Changes the fields that `change` has, by the rules of a merge patch (RFC 7396).
+/// Changes the fields that `change` has, by the rules of a merge patch (RFC 7396), of what there is when it is written.
 async fn patch<K: StoredKind>(
     kind: K,
     app: &App,
     name: &str,
     tags: &Tags,
-    change: &Value,
+    change: Value,
 ) -> Result<Response, RestError> {
     kind.check_one(name)?;
-    let mut overtaken = 0;
-    loop {
-        let (revision, whole) = patched(kind, &app.parts.writer.catalog(), name, change);
-        let expect = match tags.expect(revision)? {
-            Precondition::Anything => {
-                revision.map_or(Precondition::Nothing, Precondition::Revision)
-            }
-            expect => expect,
-        };
-        let written = write(kind, app, name, expect, Body::of(whole)?).await;
-        let is_overtaken = matches!(written, Err(RestError::Mismatch { .. })) && tags.is_free();
-        if !is_overtaken || overtaken >= OVERTAKEN_MAX {
-            return written;
+    let expect = tags.expect(found(kind, app, name))?;
+    let made = Arc::new(Mutex::new(None));
+    let make = {
+        let (made, name) = (made.clone(), name.to_owned());
+        move |catalog: &Catalog| {
+            let body = patched(kind, catalog, &name, &change)?;
+            let (spec, faults) = body.parts();
+            let object = kind.check(&name, spec.clone());
+            let object = object.map_err(|errors| as_errors(faults(&errors)))?;
+            *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(spec);
+            Ok(object)
         }
-        overtaken += 1;
-    }
+    };
+    let written = app.parts.writer.patch(kind, name, make, expect).await;
+    let outcome = written.map_err(|error| match error {
+        WriteError::Invalid(errors) => RestError::Invalid(as_faults(errors)),
+        error => error.into(),
+    })?;
+    let spec = made.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let spec = spec.ok_or_else(|| RestError::NotFound(kind.missing(name)))?;
+    Ok(answer(kind, name, spec, outcome))
 }
 
-/// Returns the object called `name` with a change, and its revision. Where there is none, what holds instead is changed.
+/// Returns the object called `name` with a change. Where there is none, what holds instead is changed.
 fn patched<K: StoredKind>(
     kind: K,
     catalog: &Catalog,
     name: &str,
     change: &Value,
-) -> (Option<u64>, Value) {
-    let entry = catalog.find(kind, name);
-    let revision = entry.as_ref().and_then(|entry| entry.revision);
-    let before = entry.map(|entry| K::spec(&entry.value));
+) -> Result<Body<K::Spec>, ConfigErrors> {
+    let before = catalog.find(kind, name);
+    let before = before.map(|entry| K::spec(&entry.value));
     let mut whole = json!(before.or_else(|| kind.otherwise(catalog, name)));
     merge(&mut whole, change);
-    (revision, whole)
+    Body::of(whole).map_err(|fault| as_errors(vec![fault]))
 }
 
-async fn write<K: StoredKind>(
-    kind: K,
-    app: &App,
-    name: &str,
-    expect: Precondition,
-    body: Body<K::Spec>,
-) -> Result<Response, RestError> {
-    let (spec, faults) = body.parts();
-    let written = app.parts.writer.put(kind, name, spec.clone(), expect).await;
-    let WriteOutcome { revision, created } = written.map_err(|error| match error {
-        WriteError::Invalid(errors) => RestError::Invalid(faults(&errors)),
-        error => error.into(),
-    })?;
+fn answer<K: StoredKind>(_: K, name: &str, spec: K::Spec, outcome: WriteOutcome) -> Response {
+    let WriteOutcome { revision, created } = outcome;
     let status = match created {
         true => StatusCode::CREATED,
         false => StatusCode::OK,
@@ -241,7 +243,27 @@ async fn write<K: StoredKind>(
         value: spec,
         revision: Some(revision),
     });
-    Ok((status, [tag(revision)], Json(view)).into_response())
+    (status, [tag(revision)], Json(view)).into_response()
+}
+
+fn as_errors(faults: Vec<FieldFault>) -> ConfigErrors {
+    let error = |fault: FieldFault| ConfigError {
+        line: 0,
+        column: 0,
+        field: fault.field,
+        value: fault.value,
+        rule: fault.rule,
+    };
+    ConfigErrors(faults.into_iter().map(error).collect())
+}
+
+fn as_faults(errors: ConfigErrors) -> Vec<FieldFault> {
+    let fault = |error: ConfigError| FieldFault {
+        field: error.field,
+        value: error.value,
+        rule: error.rule,
+    };
+    errors.0.into_iter().map(fault).collect()
 }
 
 async fn delete<K: StoredKind>(

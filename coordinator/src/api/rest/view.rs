@@ -13,7 +13,7 @@ pub use super::status::{
 };
 pub use super::stored::{
     AttachmentPage, AttachmentView, DefinedBy, GroupDetail, GroupPage, GroupView, OverridePage,
-    OverrideView,
+    OverrideView, RaisePage, RaiseView,
 };
 pub use crate::leases::history::{
     ClientHistory, HistoryOverview, ResourceHistory, ScopeHistory, ScopeUnitHistory, UnitHistory,

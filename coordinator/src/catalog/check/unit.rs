@@ -9,7 +9,7 @@ use tollgate_core::units::{Capacity, Tokens};
 use super::values::one_of;
 use super::{Check, Rule, join, milliseconds};
 use crate::catalog::limits::UnitLimits;
-use crate::catalog::quantity::{QuantityError, QuantityUnit, parse};
+use crate::catalog::quantity::{QuantityError, QuantityUnit, parse, parse_rate};
 use crate::catalog::spec::{LocatedScalar, LocatedValue, UnitFields, Units};
 
 /// Returns the algorithm that `text` names.
@@ -162,7 +162,7 @@ fn number_or<T>(
     if text == word {
         return Ok(meaning);
     }
-    match parse(text, counted) {
+    match parse_rate(text, counted) {
         Ok(capacity) => Ok(number(capacity)),
         Err(QuantityError::NotANumber(text)) => {
             Err(format!("{text:?} is neither a number nor `{word}`").into())
@@ -191,7 +191,7 @@ fn guaranteed(
             at: minimum.at,
         };
         let band = check.value(&text, &field, priority);
-        let minimum = check.value(minimum, &field, |text| Ok(parse(text, counted)?));
+        let minimum = check.value(minimum, &field, |text| Ok(parse_rate(text, counted)?));
         minimums.extend(band.zip(minimum));
     }
     minimums

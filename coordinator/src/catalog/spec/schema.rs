@@ -8,6 +8,9 @@ use utoipa::{PartialSchema, ToSchema};
 /// Pattern of a number with or without a suffix.
 const QUANTITY: &str = "^[0-9]+(\\.[0-9]+)?([kMGT]|[KMGT]i)?B?$";
 
+/// The same of a rate, which may name its period.
+const RATE: &str = "^[0-9]+(\\.[0-9]+)?([kMGT]|[KMGT]i)?B?(/(s|min|h|d))?$";
+
 /// Declares types that stand for a schema in derived ones.
 macro_rules! schemas {
     ($($(#[$doc:meta])* $name:ident = $schema:expr;)*) => {
@@ -30,10 +33,12 @@ macro_rules! schemas {
 schemas! {
     /// A number, such as `1000`, `"1k"` or, where bytes are counted, `"50MiB"`.
     QuantitySchema = quantity();
+    /// A rate, such as `1000`, `"2k/s"` or `"10/min"`, or `unlimited`.
+    RateSchema = rate().item(word(&["unlimited"]));
     /// A [`QuantitySchema`] or `unlimited`.
     AmountSchema = quantity().item(word(&["unlimited"]));
     /// A [`QuantitySchema`] or `dynamic`.
-    SafeSchema = quantity().item(word(&["dynamic"]));
+    SafeSchema = rate().item(word(&["dynamic"]));
     /// A whole number of milliseconds or more, with a unit.
     DurationSchema = text("^[0-9]+(ms|s|m|h)$").examples(["10s"]);
     /// A fraction of one.
@@ -57,6 +62,10 @@ schemas! {
 
 fn quantity() -> OneOfBuilder {
     number_or_text(Type::Number, (0, 1_000_000_000_000), QUANTITY)
+}
+
+fn rate() -> OneOfBuilder {
+    number_or_text(Type::Number, (0, 1_000_000_000_000), RATE)
 }
 
 /// A number between `min` and `max`, or a text.

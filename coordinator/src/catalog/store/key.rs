@@ -23,6 +23,8 @@ pub enum RecordKind {
     Attachment(MemberKind),
     /// The override of a scope.
     Override,
+    /// The raise of a scope, which may be that of a group.
+    Raise,
 }
 
 // === impl RecordKey ===
@@ -53,11 +55,12 @@ impl fmt::Display for RecordKey {
 // === impl RecordKind ===
 
 impl RecordKind {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Group,
         Self::Attachment(MemberKind::Tenant),
         Self::Attachment(MemberKind::Namespace),
         Self::Override,
+        Self::Raise,
     ];
 
     const fn prefix(self) -> &'static str {
@@ -65,6 +68,7 @@ impl RecordKind {
             Self::Group => "group",
             Self::Attachment(kind) => kind.name(),
             Self::Override => "override",
+            Self::Raise => "raise",
         }
     }
 }

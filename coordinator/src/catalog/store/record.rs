@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{RecordKey, RecordKind, StoreError};
 use crate::catalog::check::ConfigErrors;
-use crate::catalog::{CatalogObject, GroupKind, ObjectKind, OverrideKind, StoredObject};
+use crate::catalog::{CatalogObject, GroupKind, ObjectKind, OverrideKind, RaiseKind, StoredObject};
 
 /// Unknown fields are ignored: a later version of the same format may add some.
 #[derive(Deserialize)]
@@ -48,6 +48,7 @@ pub(crate) fn decode(
         RecordKind::Group => object(GroupKind, &key.name, record),
         RecordKind::Attachment(kind) => object(kind, &key.name, record),
         RecordKind::Override => object(OverrideKind, &key.name, record),
+        RecordKind::Raise => object(RaiseKind, &key.name, record),
     };
     decoded.map_err(|error| StoreError::Record {
         key: key.to_string(),

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::draft::WriteRequest;
+use super::draft::{Change, WriteRequest};
 use super::{WriteError, WriterCommand};
+use crate::catalog::check::ConfigErrors;
 use crate::catalog::store::RecordKey;
 use crate::catalog::{Catalog, CatalogObject, ObjectKind, Precondition, WriteOutcome};
 use crate::config::Config;
@@ -48,7 +49,23 @@ impl CatalogHandle {
         expect: Precondition,
     ) -> Result<WriteOutcome, WriteError> {
         let object = kind.check(name, spec)?;
-        self.write(kind, name, Some(object), expect).await
+        self.write(kind, name, Change::put(object), expect).await
+    }
+
+    /// Writes the object of `kind` called `name` that `make` returns for the catalog of that moment, which nothing
+    /// changes in between. It may be called several times, and the last one counts.
+    ///
+    /// # Errors
+    /// The reason; nothing has changed then.
+    pub async fn patch(
+        &self,
+        kind: impl ObjectKind,
+        name: &str,
+        make: impl Fn(&Catalog) -> Result<CatalogObject, ConfigErrors> + Send + Sync + 'static,
+        expect: Precondition,
+    ) -> Result<WriteOutcome, WriteError> {
+        let change = Change::Patch(Box::new(make));
+        self.write(kind, name, change, expect).await
     }
 
     /// Deletes the object of `kind` called `name`.
@@ -61,7 +78,7 @@ impl CatalogHandle {
         name: &str,
         expect: Precondition,
     ) -> Result<WriteOutcome, WriteError> {
-        self.write(kind, name, None, expect).await
+        self.write(kind, name, Change::Delete, expect).await
     }
 
     /// Puts `config` in force, except for its shared part and for settings that need a restart.
@@ -78,11 +95,11 @@ impl CatalogHandle {
         &self,
         kind: impl ObjectKind,
         name: &str,
-        object: Option<CatalogObject>,
+        change: Change,
         expect: Precondition,
     ) -> Result<WriteOutcome, WriteError> {
         let key = RecordKey::new(kind.record(), name);
-        let write = WriteRequest::new(key, object, expect);
+        let write = WriteRequest::new(key, change, expect);
         self.call(|reply| WriterCommand::Write(write, reply)).await
     }
 

@@ -72,7 +72,7 @@ fn what_get_prints_can_be_put() {
         tabbed.path().to_str().unwrap()
     );
     let put = server.say(&line).done();
-    let want = "override tenant/x created (no Envoy has asked for it lately)\n";
+    let want = "override tenant/x created (no Envoy has or wants a lease of it)\n";
     assert_eq!(put, want);
     let shown = server.say("get override tenant/x").done();
     assert!(shown.contains("rate: 7"), "{shown}");
@@ -104,12 +104,22 @@ fn put_changes_the_fields_that_it_names_and_begins_with_what_the_file_says() {
 
     let put = server.say("put override tenant/zed --requests 70").done();
     assert!(
-        put.ends_with("created (no Envoy has asked for it lately)\n"),
+        put.ends_with("created (no Envoy has or wants a lease of it)\n"),
         "{put}"
     );
     let want = json!({"rate": 70, "headroom": 0});
     assert_eq!(spec("override tenant/zed")["requests"], want);
 
+    for twice in [
+        "--requests 5 --set requests=null",
+        "--requests 5 --set requests.rate=6",
+    ] {
+        let put = server.say(&format!("put override tenant/zed {twice}"));
+        put.failed(2, "are both set");
+    }
+    server
+        .say("put override tenant/zed")
+        .failed(2, "no field is named");
     server
         .say("put override tenant/zed --set requests.bursts=5")
         .failed(2, "requests.bursts");
@@ -119,6 +129,40 @@ fn put_changes_the_fields_that_it_names_and_begins_with_what_the_file_says() {
     server
         .say("put override tenant/zed --requests 5 --create")
         .failed(5, "override tenant/zed");
+}
+
+#[test]
+fn a_raise_holds_over_the_file_until_it_is_undone() {
+    let server = Server::start();
+    let rate = |scope: &str| {
+        let limits = server.json(&format!("get limit {scope}"));
+        limits["own"]["units"]["requests"]["capacity"].as_f64()
+    };
+    let said = server
+        .say("raise tenant/acme --requests 2k --burst 4k --for 1h")
+        .done();
+    assert!(said.starts_with("tenant/acme is raised until 2"), "{said}");
+    assert_eq!(rate("tenant/acme"), Some(2000.0));
+    let shown = server.say("get limit tenant/acme").done();
+    assert!(shown.contains("raised until 2"), "{shown}");
+    server
+        .say("raise group/silver --requests 5 --for 30m")
+        .done();
+    assert_eq!(rate("group/silver"), Some(5.0));
+    let list = server.say("list raises").done();
+    assert!(
+        list.contains("group/silver") && list.contains("tenant/acme"),
+        "{list}"
+    );
+    let undone = server.say("unraise tenant/acme").done();
+    assert_eq!(undone, "tenant/acme is not raised any more\n");
+    assert_eq!(rate("tenant/acme"), Some(100.0));
+    server
+        .say("unraise tenant/acme")
+        .failed(3, "there is no such raise");
+    server
+        .say("raise tenant/acme --for 1h")
+        .failed(2, "no field is named");
 }
 
 #[test]
@@ -261,7 +305,7 @@ fn bad_input_ends_with_2_and_names_field_and_rule() {
         ("drain a --for", "a value is required for '--for <TIME>'"),
         ("put group gold --requests many", "requests.rate"),
         ("put group gold --fair-between all", "fair_between"),
-        ("put group gold", "required arguments were not provided"),
+        ("put group gold", "no field is named"),
         ("put group gold --requests 1 -f x", "cannot be used with"),
         ("put group gold -f /no/such", "/no/such: No such file"),
         (list.as_str(), "is no mapping of units to limits"),

@@ -7,11 +7,11 @@ use super::Page;
 use super::overview::{CLIENTS, unanswered};
 use super::query::TableQuery;
 use super::resource_table::ResourceTable;
-use super::scope::limit_table;
+use super::scope::{limit_table, time};
 use super::text::{amount, counted, group_path, name, unit_words};
 use crate::api::rest::App;
 use crate::api::rest::extract::{Path, Query};
-use crate::api::rest::limits::ScopeLimits;
+use crate::api::rest::limits::{OwnView, ScopeLimits, SourceView};
 use crate::api::rest::openapi::{BadRequest, Missing, ReadLeases};
 use crate::api::rest::peers::Caller;
 use crate::api::rest::problem::RestError;
@@ -72,6 +72,9 @@ pub(super) fn main(
         h1 { small.kind { "group" } (name(group)) }
         (unanswered(&status.unanswered))
         @for group in &status.groups { (used(group)) }
+        @if let Some(OwnView { source: SourceView::Raise { until }, .. }) = &limits.own {
+            p { "Its limits are raised until " (time(*until)) "." }
+        }
         @if let Some(own) = &limits.own {
             section.wide data-key="limits" { h2 { "Limits" } (limit_table(&own.units)) }
         }

@@ -157,7 +157,7 @@ pub(super) fn selected(catalog: &Catalog, shown: &Shown) -> Vec<(Arc<Group>, usi
     };
     let counted = groups.into_iter().map(|group| {
         let count = catalog.attached_count(&group.name);
-        (group.value, count)
+        (catalog.in_force(group.value), count)
     });
     counted.collect()
 }

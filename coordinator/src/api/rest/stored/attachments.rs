@@ -40,6 +40,7 @@ const TENANTS: Texts = Texts {
     get: "Group of a tenant.",
     put: "Attaches a tenant to a group, whatever it was attached to.",
     put_more: None,
+    is_bound: true,
     patch: "Changes single fields of an attachment, by a merge patch (RFC 7396).",
     delete: "Detaches a tenant from its group.",
     found: "Its attachment",

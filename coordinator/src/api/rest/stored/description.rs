@@ -29,6 +29,8 @@ pub(super) struct Texts {
     pub(super) get: &'static str,
     pub(super) put: &'static str,
     pub(super) put_more: Option<&'static str>,
+    /// Whether the file can define one, too, or something can use it, so that it cannot be deleted.
+    pub(super) is_bound: bool,
     pub(super) patch: &'static str,
     pub(super) delete: &'static str,
     /// Answers.
@@ -94,7 +96,8 @@ impl Texts {
         });
         let deleted = json!({"204": {"description": self.deleted}});
         let bad_put = [WRITE, UNAVAILABLE, BAD_WRITE, CONFLICT, STALE];
-        let bad_delete = [WRITE, UNAVAILABLE, BAD_REQUEST, MISSING, CONFLICT, STALE];
+        let mut bad_delete = vec![WRITE, UNAVAILABLE, BAD_REQUEST, MISSING, STALE];
+        bad_delete.extend(self.is_bound.then_some(CONFLICT));
         let mut one = json!({
             "get": {
                 "tags": [self.tag], "operationId": format!("get{}", self.one),

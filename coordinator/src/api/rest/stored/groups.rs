@@ -50,11 +50,12 @@ const TEXTS: Texts = Texts {
     get: "One group.",
     put: "Creates a group, or replaces it as a whole.",
     put_more: Some("A unit that is absent or null has no limit."),
+    is_bound: true,
     patch: "Changes single fields of a group, by a merge patch (RFC 7396).",
     delete: "Deletes a group that nothing is attached to.",
     found: "The group",
     etag: "Its revision, if it was written here",
-    replaced: "Replaced",
+    replaced: "Replaced, or changed",
     created: "Created",
     deleted: "Deleted",
 };

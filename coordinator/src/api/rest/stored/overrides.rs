@@ -39,11 +39,12 @@ const TEXTS: Texts = Texts {
     get: "The override of a scope.",
     put: "Replaces the limits that the file's globs give a scope, all of them.",
     put_more: Some("A unit that is absent or null has no limit."),
+    is_bound: true,
     patch: "Changes single fields of the limits that hold for a scope, by a merge patch (RFC 7396): those of its override, or else of the file.",
     delete: "Gives a scope back the limits of the file's globs.",
     found: "The override",
     etag: "Its revision",
-    replaced: "Replaced",
+    replaced: "Replaced, or changed",
     created: "Created",
     deleted: "Deleted",
 };
