@@ -142,6 +142,13 @@ pub fn parse_rate(text: &str, counted: QuantityUnit) -> Result<Capacity, Quantit
     }
 }
 
+/// The amount of one period of the rate that `text` says, if it names one: what such a limit admits at once, unless it
+/// says otherwise.
+pub fn of_period(text: &str, counted: QuantityUnit) -> Option<Capacity> {
+    let (amount, _) = text.rsplit_once('/')?;
+    parse(amount.trim_end(), counted).ok()
+}
+
 // === free functions ===
 
 /// The quantity, whole or not.
@@ -233,6 +240,10 @@ mod tests {
                 (rate, _) => panic!("{text}: {rate:?}"),
             }
         }
+        let amount = |text| of_period(text, QuantityUnit::Requests);
+        assert_eq!(amount("10/min"), Some(Capacity::from_whole(10)));
+        assert_eq!(amount("1M / d"), Some(Capacity::from_whole(1_000_000)));
+        assert_eq!(amount("10"), None);
         assert!(parse_rate("5/s", QuantityUnit::InFlight).is_err());
         let bytes = parse_rate("60MiB/min", QuantityUnit::Bytes);
         assert_eq!(bytes, Ok(Capacity::from_whole(1 << 20)));

@@ -144,3 +144,19 @@ fn the_quickstart_says_the_defaults() {
     let defaults = Config::parse("limits: [{match: '*', requests: {rate: 1}}]").unwrap();
     assert_eq!(config.bounds, defaults.bounds);
 }
+
+#[test]
+fn a_rate_with_a_period_admits_so_much_at_once() {
+    let yaml = "limits:
+- {match: a, requests: {rate: 10/min}}
+- {match: b, requests: {rate: 10/min, burst: 3}}
+- {match: c, requests: {rate: 0.5/h}}
+- {match: d, requests: {rate: 20/s}}";
+    let config = Config::parse(yaml).unwrap();
+    let burst = |scope: &str| {
+        let matched = config.catalog.limits.exact(scope).unwrap();
+        matched.limits.get(Unit::Requests).unwrap().burst
+    };
+    let bursts = ["a", "b", "c", "d"].map(burst);
+    assert_eq!(bursts, [10, 3, 1, 20].map(Tokens::from_whole));
+}

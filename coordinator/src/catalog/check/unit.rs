@@ -9,7 +9,7 @@ use tollgate_core::units::{Capacity, Tokens};
 use super::values::one_of;
 use super::{Check, Rule, join, milliseconds};
 use crate::catalog::limits::UnitLimits;
-use crate::catalog::quantity::{QuantityError, QuantityUnit, parse, parse_rate};
+use crate::catalog::quantity::{QuantityError, QuantityUnit, of_period, parse, parse_rate};
 use crate::catalog::spec::{LocatedScalar, LocatedValue, UnitFields, Units};
 
 /// Returns the algorithm that `text` names.
@@ -65,8 +65,8 @@ fn values(
     fields: &UnitFields<'_>,
 ) -> Option<Limit> {
     let field = |name| join(path, name);
-    let (name, capacity) = fields.capacity;
-    let capacity = check.value(capacity, &field(name), |text| {
+    let (name, written) = fields.capacity;
+    let capacity = check.value(written, &field(name), |text| {
         number_or(
             text,
             counted,
@@ -75,6 +75,10 @@ fn values(
         )
     });
     let mut limit = Limit::new(capacity.unwrap_or(Capacity::ZERO));
+    let at_once = written.and_then(|text| of_period(text.as_str(), counted));
+    if let Some(at_once) = at_once.filter(|_| counted != QuantityUnit::InFlight) {
+        limit.burst = Tokens::from_micros(at_once.as_micros()).max(Tokens::ONE);
+    }
     check.set(&mut limit.burst, fields.burst, &field("burst"), |text| {
         Ok(Tokens::from_micros(parse(text, counted)?.as_micros()))
     });
