@@ -142,6 +142,10 @@ e2e NAME="": build
 e2e-native NAME="": build
     TOLLGATE_BUILD=native tests/conclusive.sh cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ if NAME == "quick" { quick } else { NAME } }}
 
+# Test another Envoy (1.36.4, 1.37.0, 1.39.3) with the wasm filter; NAME selects tests, `quick` those that CI runs of the dynamic module
+e2e-envoy VERSION NAME="quick": (_setup-another-envoy VERSION) build
+    ENVOY_BIN={{ tools }}/envoy-{{ VERSION }}/envoy/_bin/envoy tests/conclusive.sh cargo test {{ native }} --no-fail-fast --test it -- --test-threads=1 {{ if NAME == "quick" { quick } else { NAME } }}
+
 # Run the dynamic module's tests under valgrind: no invalid access, and no memory lost
 memcheck:
     command -v valgrind >/dev/null || { echo "memcheck: no valgrind: install it (Debian's name)" >&2; exit 1; }
