@@ -179,7 +179,7 @@ def _(overlay):
     data["tollgate.yaml"] = data["tollgate.yaml"].replace("insecure_grpc: true", "insecure_grpc: false")
 
 
-@planted("a misspelt field of the filter's configuration", "istio", playing.play, "ignored unknown fields")
+@planted("a misspelt field of the filter's configuration", "istio", playing.play, "saef_capacity (did you mean safe_capacity?) is not known")
 def _(overlay):
     overlay.filter["scopes"][0]["saef_capacity"] = 1
 

@@ -17,7 +17,7 @@ use crate::catalog::spec::{
     ConcurrencySpec, LimitsSpec, LocatedScalar, LocatedValue, RateSpec, impl_units,
 };
 
-/// A `match` and the form of [`LimitsSpec`](crate::catalog::spec::LimitsSpec), which cannot be flattened into it: places would be
+/// A `match` and the form of [`LimitsSpec`], which cannot be flattened into it: places would be
 /// lost.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

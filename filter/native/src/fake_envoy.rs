@@ -18,6 +18,8 @@ pub(crate) struct FakeEnvoy {
     metadata: BTreeMap<(usize, u32, String), Vec<(String, MetadataValue)>>,
     /// Streams whose hook is to run, oldest first.
     pub(crate) woken: VecDeque<usize>,
+    /// Streams whose route is chosen anew.
+    pub(crate) rerouted: Vec<usize>,
     /// Streams that went on, in order.
     pub(crate) resumed: Vec<usize>,
     /// Statuses and headers of answers, by stream.
@@ -235,6 +237,21 @@ present! {
             unsafe { result.write(value) };
         }
         value.is_some()
+    }
+
+    fn envoy_dynamic_module_callback_http_set_header(stream: Ptr, _of: u32, key: Buffer,
+        value: Buffer) -> bool {
+        let mut fake = fake();
+        let headers = fake.headers.entry(stream.addr()).or_default();
+        headers.retain(|(name, _)| *name != key.text());
+        if !value.ptr.is_null() {
+            headers.push((key.text(), value.text()));
+        }
+        true
+    }
+
+    fn envoy_dynamic_module_callback_http_clear_route_cache(stream: Ptr) {
+        fake().rerouted.push(stream.addr());
     }
 
     fn envoy_dynamic_module_callback_http_get_metadata_string(stream: Ptr, of: u32, ns: Buffer,

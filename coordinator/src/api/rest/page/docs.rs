@@ -18,7 +18,7 @@ mod operation;
 mod schema;
 
 /// Methods in the order in which a path's operations are shown.
-const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
+const METHODS: [&str; 5] = ["get", "put", "patch", "post", "delete"];
 
 /// The page of this description.
 #[utoipa::path(

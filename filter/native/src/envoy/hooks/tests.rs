@@ -9,6 +9,7 @@ use crate::grpc;
 use crate::process::Process;
 
 mod address;
+mod mark;
 mod metadata;
 mod panics;
 
