@@ -41,6 +41,8 @@ const HEADERS: [&str; 10] = [
     "x-envoy-expected-rq-timeout-ms",
     "te",
 ];
+/// Headers that are read since; at the end, so that older inputs mean what they did.
+const CREDENTIALS: [&str; 2] = ["cookie", "authorization"];
 /// The properties that it reads.
 const PROPERTIES: [&str; 9] = [
     "source.address",
@@ -163,10 +165,10 @@ pub fn request(bytes: &[u8]) {
             continue;
         };
         let place = usize::from(place.wrapping_sub(b'a'));
-        match (
-            HEADERS.get(place),
-            PROPERTIES.get(place.wrapping_sub(HEADERS.len())),
-        ) {
+        let behind = place.wrapping_sub(HEADERS.len());
+        let header = HEADERS.get(place);
+        let header = header.or_else(|| CREDENTIALS.get(behind.wrapping_sub(PROPERTIES.len())));
+        match (header, PROPERTIES.get(behind)) {
             (Some(name), _) => headers.push((*name, value)),
             (None, Some(path)) => {
                 properties.insert((*path).to_owned(), value.to_vec());

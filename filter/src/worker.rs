@@ -240,6 +240,10 @@ impl<H: Host + Clone> Worker<H> {
             };
         }
         match rule.key.read(&self.host) {
+            // The engine has keys of its own that begin so, and Envoy no headers.
+            Ok(Found::Value(value)) if key::trimmed(&value).first() == Some(&0) => {
+                self.add_without_key(rule, request)
+            }
             Ok(Found::Value(value)) => self.add_key(rule, request, &value),
             Ok(Found::Missing) => self.add_without_key(rule, request),
             Err(error) => Err(self.decide_without_host(request.root(), &error)),
@@ -254,10 +258,6 @@ impl<H: Host + Clone> Worker<H> {
         value: &[u8],
     ) -> Result<(), Decision> {
         let key = key::trimmed(value);
-        if key.first().is_some_and(u8::is_ascii_control) {
-            // The engine has keys of its own that begin so.
-            return self.add_without_key(rule, request);
-        }
         match self.engine.add(request, rule.id, key) {
             true => Ok(()),
             false => self.add_new_key(rule, request, key),

@@ -387,8 +387,10 @@ fn a_mark_stays_beside_another_rule_in_shadow_mode() {
 
 #[test]
 fn a_key_cannot_begin_as_one_with_a_plan() {
-    let mut proxy = Proxy::new(&one_rule(""));
-    assert_eq!(proxy.of("\u{1}gold/bob"), Decision::Hold);
+    let json = r#"{"coordinator": "c", "scopes": [{"name": "tenant", "key": {"query": "t"}}]}"#;
+    let mut proxy = Proxy::new(&config(json));
+    let request = [(":path", "/?t=%20%00gold/bob")];
+    assert_eq!(proxy.request(&request), Decision::Hold);
     proxy.tick(TICK);
     let (_, call) = proxy.process().take_call().unwrap();
     assert_eq!(call.refresh().scopes[0].scope, "tenant/unknown");

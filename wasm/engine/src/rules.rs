@@ -13,8 +13,8 @@ const CANONICAL: &str = "~canonical";
 /// full; a number follows.
 pub const OVERFLOW: &str = "~overflow-";
 
-/// Beginning of a key that has a plan.
-const PLAN: char = '\u{1}';
+/// Beginning of a key that has a plan: no header has this byte.
+const PLAN: char = '\0';
 
 /// A rule of an engine, for as long as the engine lives: one with the same name in a later
 /// configuration is the same.
