@@ -581,3 +581,25 @@ async fn a_raise_wins_over_the_file_and_groups_and_ends_by_itself() {
     let left = coordinator.get("/v1/raises").await.json();
     assert_eq!(left["raises"].as_array().unwrap().len(), 1, "{left}");
 }
+
+#[tokio::test]
+async fn a_block_lowers_a_safe_capacity_that_it_does_not_name() {
+    let coordinator = coordinator().await;
+    let until = in_seconds(3600);
+    let rows = [
+        (json!({"rate": 9, "safe": 4}), json!(4)),
+        (json!({"rate": 20}), json!(4)),
+        (json!({"rate": "2/min"}), json!("2/min")),
+        (json!({"rate": 0}), json!(0)),
+    ];
+    for (requests, safe) in rows {
+        let change = json!({"requests": requests, "until": until});
+        let ask = Ask::patch("/v1/raises/tenant/other", &change.to_string());
+        let (status, body) = told(&coordinator.ask(&ask).await);
+        assert!(status < 300, "{body}");
+        assert_eq!(body["spec"]["requests"]["safe"], safe, "{body}");
+    }
+    let wrong = json!({"requests": {"rate": 1, "safe": 2}, "until": until});
+    let ask = Ask::patch("/v1/raises/tenant/other", &wrong.to_string());
+    assert_eq!(coordinator.ask(&ask).await.status, 422);
+}

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router, routing};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tollgate_core::lease::Unit;
 use utoipa::ToSchema;
 
 use self::description::{Texts, describe};
@@ -19,6 +20,7 @@ use super::extract::{PageQuery, Path, Query};
 use super::problem::{FieldFault, RestError};
 use super::revision::{Tags, tag};
 use crate::catalog::check::{ConfigError, ConfigErrors};
+use crate::catalog::quantity::{self, QuantityUnit};
 use crate::catalog::{
     Catalog, CatalogEntry, GroupKind, MemberKind, ObjectKind, OverrideKind, RaiseKind,
     WriteOutcome, name,
@@ -97,6 +99,35 @@ impl DefinedBy {
 }
 
 // === free functions ===
+
+/// Lowers the safe capacity of `unit` to a capacity that a change makes less, unless the change has one, too: a limit
+/// that is lowered in an incident must not be refused for what nobody named.
+fn lower_safe(unit: Unit, whole: &mut Value, change: &Value) {
+    let capacity = if unit.is_concurrency() { "max" } else { "rate" };
+    let Some(changed) = change.get(unit.name()) else {
+        return;
+    };
+    if changed.get(capacity).is_none() || changed.get("safe").is_some() {
+        return;
+    }
+    let Some(limit) = whole.get_mut(unit.name()).and_then(Value::as_object_mut) else {
+        return;
+    };
+    let quantity = |name: &str| {
+        let value = limit.get(name)?;
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        quantity::parse_rate(&text, QuantityUnit::of(unit)).ok()
+    };
+    if quantity("safe")
+        .zip(quantity(capacity))
+        .is_some_and(|(safe, most)| safe > most)
+        && let Some(most) = limit.get(capacity).cloned()
+    {
+        limit.insert("safe".to_owned(), most);
+    }
+}
 
 /// Merges `change` into `whole`: what is null goes, objects are merged, and all else replaces what was there.
 fn merge(whole: &mut Value, change: &Value) {
@@ -229,6 +260,9 @@ fn patched<K: StoredKind>(
     let before = before.map(|entry| K::spec(&entry.value));
     let mut whole = json!(before.or_else(|| kind.otherwise(catalog, name)));
     merge(&mut whole, change);
+    for unit in Unit::ALL {
+        lower_safe(unit, &mut whole, change);
+    }
     Body::of(whole).map_err(|fault| as_errors(vec![fault]))
 }
 
