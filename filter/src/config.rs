@@ -19,6 +19,7 @@ use tollgate_engine::codec::SLOTS_MAX;
 use tollgate_engine::{EngineConfig, HostFailure, RULES_MAX, RuleConfig};
 
 mod condition;
+mod conflict;
 mod coordinator;
 mod fields;
 mod key;

@@ -21,7 +21,7 @@ pub(crate) struct Process {
     records: RefCell<BTreeMap<String, (Vec<u8>, Cas)>>,
     next_cas: Cell<Cas>,
     metrics: RefCell<BTreeMap<String, i64>>,
-    names: RefCell<Vec<String>>,
+    pub(crate) names: RefCell<Vec<String>>,
     pub(crate) logs: RefCell<Vec<(Level, String)>>,
     /// Calls without an answer so far, by token.
     pub(crate) calls: RefCell<BTreeMap<u32, Call>>,

@@ -52,6 +52,7 @@ pub use clock::now;
 pub use config::{Config, ConfigError};
 pub use grpc_service::{Address, Files, Pem, REREAD_SECONDS, Tls, authority};
 pub use host::{Cas, Destination, Host, HostError, Kind, Level, Metric, Written};
+pub use metrics::METRICS_MAX;
 pub use notes::{MARK, MARK_HEADER, Notes, joined, state_name};
 pub use refusal::{Protocol, RESPONSE_DETAILS};
 pub use route::{MetadataKind, ROUTE_FIELDS};

@@ -11,7 +11,10 @@ use tollgate_core::lease::Unit;
 use tollgate_engine::{Counter, Engine, ProcessStats, Refusals, RuleStats, Stats};
 
 use crate::engine_host::EngineHost;
-use crate::host::{Host, HostError, Kind, Metric};
+use crate::host::{Host, HostError, Kind, Level, Metric};
+
+/// The most metrics that are ever defined, for about a thousand names of rules: Envoy forgets none.
+pub const METRICS_MAX: usize = 10_000;
 
 /// Metrics of one worker, by name.
 #[derive(Debug, Default)]
@@ -19,8 +22,8 @@ pub(crate) struct Metrics {
     metrics: BTreeMap<String, Metric>,
     /// In the order of [`Metrics::counters`].
     counters: Vec<Published>,
-    /// By rule, in the order of [`causes`].
-    rules: Vec<Vec<Published>>,
+    /// By the ids of the rules.
+    rules: Vec<OfRule>,
     /// In the order of [`levels`].
     gauges: Vec<Metric>,
     /// Waits of requests for their turn, in milliseconds, whatever became of them.
@@ -29,6 +32,13 @@ pub(crate) struct Metrics {
     pub(crate) invalid_costs: Counter,
     /// Fields of routes' metadata that are ignored.
     pub(crate) invalid_route_fields: Counter,
+}
+
+/// Counters of a rule, in the order of [`causes`].
+#[derive(Debug)]
+struct OfRule {
+    name: String,
+    counters: Vec<Published>,
 }
 
 /// A counter, and how much of it Envoy knows of.
@@ -62,21 +72,45 @@ impl Metrics {
         Ok(())
     }
 
-    /// Makes the metrics of the engine's rules known to Envoy, as far as they are new.
+    /// Makes the metrics of the engine's rules known to Envoy, as far as they are new: a rule may have the id of one that
+    /// nobody uses any more.
     pub(crate) fn define_rules<H: Host>(
         &mut self,
         host: &H,
         engine: &Engine<EngineHost<H>>,
     ) -> Result<(), HostError> {
-        for (rule, stats) in engine.rule_stats().skip(self.rules.len()) {
-            let mut published = Vec::new();
-            for (outcome, cause, _) in causes(stats) {
-                let name = format!("{outcome}.{rule}.{cause}");
-                published.push(self.counter(host, &name)?);
+        for (index, (rule, _)) in engine.rule_stats().enumerate() {
+            if self
+                .rules
+                .get(index)
+                .is_some_and(|known| known.name == rule)
+            {
+                continue;
             }
-            self.rules.push(published);
+            let name = rule.to_owned();
+            let counters = self.counters_of(host, rule)?;
+            let new = OfRule { name, counters };
+            match self.rules.get_mut(index) {
+                Some(known) => *known = new,
+                None => self.rules.push(new),
+            }
         }
         Ok(())
+    }
+
+    fn counters_of<H: Host>(&mut self, host: &H, rule: &str) -> Result<Vec<Published>, HostError> {
+        let none = RuleStats::default();
+        let names = causes(&none);
+        let names = names.map(|(outcome, cause, _)| format!("{outcome}.{rule}.{cause}"));
+        let names: Vec<_> = names.collect();
+        let is_known = names.iter().all(|name| self.metrics.contains_key(name));
+        if !is_known && self.metrics.len() >= METRICS_MAX {
+            let message = format!("tollgate: too many metrics: those of rule {rule} are not shown");
+            host.log(Level::Warn, &message);
+            return Ok(Vec::new());
+        }
+        let counters = names.iter().map(|name| self.counter(host, name));
+        counters.collect()
     }
 
     /// Hands over what the engine has counted since the last time, and how the process stands.
@@ -96,7 +130,7 @@ impl Metrics {
             published.send(host, counter)?;
         }
         for (rule, (_, stats)) in self.rules.iter_mut().zip(engine.rule_stats()) {
-            for (published, (_, _, counter)) in rule.iter_mut().zip(causes(stats)) {
+            for (published, (_, _, counter)) in rule.counters.iter_mut().zip(causes(stats)) {
                 published.send(host, counter)?;
             }
         }

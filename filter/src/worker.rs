@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
-    Decision, Effect, Engine, Identity, Refusal, Report, Request, RootSettings, RuleId, StreamEnd,
-    Waited, planned_key, reason,
+    Decision, Effect, Engine, Identity, InUse, Refusal, Report, Request, RootSettings, RuleId,
+    StreamEnd, Waited, planned_key, reason,
 };
 
 use crate::bound_stream::BoundStream;
@@ -25,10 +25,12 @@ use crate::notes::{MARK, MARK_HEADER, SHADOW, WAITED_MS, state_name};
 use crate::refusal::Protocol;
 use crate::route::Special;
 
+mod conflicts;
 mod routes;
 mod rule_texts;
 mod watch;
 
+use conflicts::Conflicts;
 use routes::RouteWarnings;
 use rule_texts::RuleTexts;
 
@@ -43,6 +45,7 @@ pub struct Worker<H> {
     pub(crate) host: H,
     pub(crate) engine: Engine<EngineHost<H>>,
     rules: RuleTexts,
+    conflicts: Conflicts,
     metrics: Metrics,
     waiting: BTreeMap<u32, WaitingStream>,
     shadow_logged: Option<Instant>,
@@ -72,6 +75,8 @@ pub(crate) struct BoundRoot {
     formats: Formats,
     /// Whether a rule marks requests.
     pub(crate) marks: bool,
+    /// Keeps the ids of the rules its own.
+    _in_use: InUse,
 }
 
 /// A rule as a root context uses it.
@@ -97,6 +102,7 @@ impl<H: Host + Clone> Worker<H> {
             ),
             host,
             rules: RuleTexts::default(),
+            conflicts: Conflicts::default(),
             metrics: Metrics::default(),
             waiting: BTreeMap::new(),
             shadow_logged: None,
@@ -112,6 +118,7 @@ impl<H: Host + Clone> Worker<H> {
         self.metrics.define(&self.host)?;
         let root = self.engine.configure(&config.engine);
         self.metrics.define_rules(&self.host, &self.engine)?;
+        self.conflicts.add(&root.in_use, self.host.now(), config);
         let names = config.engine.rules.iter().map(|rule| &rule.name);
         let rules = root.rules.into_iter().zip(names.zip(&config.rules));
         let rules = rules.map(|(id, (name, rule))| self.bind(id, name, rule));
@@ -120,6 +127,7 @@ impl<H: Host + Clone> Worker<H> {
             settings: root.settings,
             formats: config.admitted_headers,
             marks: config.rules.iter().any(|rule| rule.terms.marks),
+            _in_use: root.in_use,
         })
     }
 
@@ -456,12 +464,19 @@ impl<H: Host + Clone> Worker<H> {
                     }
                     Ok(())
                 }
-                Effect::Publish => self.metrics.publish(&self.host, &self.engine),
+                Effect::Publish => self.publish(),
             };
             if let Err(error) = done {
                 self.complain(&error);
             }
         }
+    }
+
+    fn publish(&mut self) -> Result<(), HostError> {
+        if let Some(warning) = self.conflicts.warning(self.host.now()) {
+            self.warn_once(warning);
+        }
+        self.metrics.publish(&self.host, &self.engine)
     }
 
     fn resume(&mut self, stream: u32, waited: Waited, report: &Report) -> Result<(), HostError> {

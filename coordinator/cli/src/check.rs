@@ -1,5 +1,6 @@
 //! `tollgate check`: the errors of a configuration, and the parts of it that have no effect.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -94,7 +95,7 @@ struct Finding {
     message: String,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Severity {
     Error,
@@ -142,31 +143,34 @@ impl Check {
             return Err(Failure::Usage(error));
         }
         let findings = filters.check();
-        let count = findings.len();
-        let error = |finding: &Finding| format!("{}:{}", file.display(), finding.message);
-        let errors: Vec<String> = findings.iter().map(error).collect();
+        let messages = |severity| {
+            let of_severity = findings
+                .iter()
+                .filter(|finding| finding.severity == severity);
+            of_severity.map(|finding| finding.message.clone()).collect()
+        };
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            (messages(Severity::Error), messages(Severity::Warning));
         if json {
             print::json(&CheckReport {
                 file: file.display().to_string(),
-                good: findings.is_empty(),
+                good: errors.is_empty(),
                 findings,
                 fallbacks: Vec::new(),
             })?;
+        } else {
+            warn(file, &warnings);
         }
-        if count > 0 {
-            return Err(Failure::Usage(match json {
-                true => anyhow!("{} in {}", counted(count, "error"), file.display()),
-                false => anyhow!(
-                    "{} in {}\n{}",
-                    counted(count, "error"),
-                    file.display(),
-                    errors.join("\n")
-                ),
-            }));
-        }
-        match json {
-            true => Ok(()),
-            false => print::lines(&format!("{}: good, {}", file.display(), filters.summary())),
+        match (errors.is_empty(), json) {
+            (false, true) => {
+                let count = counted(errors.len(), "error");
+                Err(Failure::Usage(anyhow!("{count} in {}", file.display())))
+            }
+            (false, false) => Err(Failure::Usage(anyhow!(listed(file, "error", &errors)))),
+            (true, true) => Ok(()),
+            (true, false) => {
+                print::lines(&format!("{}: good, {}", file.display(), filters.summary()))
+            }
         }
     }
 
@@ -267,16 +271,20 @@ fn usable(file: &Path, config: Config) -> Result<Config, Problem> {
     Ok(config)
 }
 
-fn warn(file: &Path, warnings: &[ConfigError]) {
-    if warnings.is_empty() {
-        return;
+fn warn(file: &Path, warnings: &[impl Display]) {
+    if !warnings.is_empty() {
+        print::note(&listed(file, "warning", warnings));
     }
+}
+
+/// Returns all messages on a file, after their number.
+fn listed(file: &Path, noun: &str, messages: &[impl Display]) -> String {
     let file = file.display();
-    let mut text = format!("{} in {file}", counted(warnings.len(), "warning"));
-    for warning in warnings {
-        text.push_str(&format!("\n{file}:{warning}"));
+    let mut text = format!("{} in {file}", counted(messages.len(), noun));
+    for message in messages {
+        text.push_str(&format!("\n{file}:{message}"));
     }
-    print::note(&text);
+    text
 }
 
 /// The fallbacks of the limits in the file; none if the limits are in etcd.

@@ -14,6 +14,7 @@ use crate::at_hand::{self, AtHand};
 use crate::calls::{Call, Order};
 use crate::envoy;
 use crate::mailbox::{LocalReply, Verdict};
+use crate::metrics::NOT_SHOWN;
 use crate::process::{Process, lock};
 use crate::property;
 use crate::worker::WorkerCell;
@@ -227,6 +228,7 @@ impl Host for NativeHost {
         let metric = self.process("define_metric")?.metric(kind, name);
         at_hand::look(|subject| {
             if let AtHand::Configuration(envoy, ids) = subject
+                && metric != NOT_SHOWN
                 && let Some(id) = envoy.define(kind, name)
             {
                 ids.insert(metric, id);

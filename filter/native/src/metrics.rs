@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_filter::{Kind, Metric};
+use tollgate_filter::{Kind, METRICS_MAX, Metric};
 
 /// Numbers that one configuration has in Envoy for metrics of the process.
 pub(crate) type MetricIds = BTreeMap<Metric, usize>;
+
+/// The number of metrics that Envoy does not know.
+pub(crate) const NOT_SHOWN: Metric = Metric(u32::MAX);
 
 /// Metrics of a process, each with its kind and name; a name keeps its number.
 #[derive(Debug, Default)]
@@ -17,12 +20,16 @@ pub(crate) struct Metrics {
 // === impl Metrics ===
 
 impl Metrics {
-    /// Returns the number of a metric.
+    /// Returns the number of a metric; beyond [`METRICS_MAX`], [`NOT_SHOWN`].
     pub(crate) fn number(&mut self, kind: Kind, name: &str) -> Metric {
         if let Some(metric) = self.by_name.get(name) {
             return *metric;
         }
-        let metric = Metric(u32::try_from(self.kinds.len()).unwrap_or(u32::MAX));
+        let number = u32::try_from(self.kinds.len()).ok();
+        let number = number.filter(|_| self.kinds.len() < METRICS_MAX);
+        let Some(metric) = number.map(Metric) else {
+            return NOT_SHOWN;
+        };
         self.kinds.push(kind);
         self.by_name.insert(name.to_owned(), metric);
         metric

@@ -15,6 +15,7 @@ use crate::fake::{Fake, Process};
 
 mod metrics;
 mod nudges;
+mod updates;
 
 const TICK: Duration = Duration::from_millis(20);
 

@@ -12,7 +12,7 @@ use tollgate_core::units::{Instant, Tokens};
 
 use crate::host::Host;
 use crate::process::Process;
-use crate::rules::{OVERFLOW, scope_id};
+use crate::rules::{OVERFLOW, RuleId, scope_id};
 use crate::shared_table::TableError;
 
 mod adjust;
@@ -115,6 +115,12 @@ impl Admission {
     /// Returns whether the worker has served a request.
     pub(crate) fn serves(&self) -> bool {
         self.tables.iter().any(|scopes| scopes.len() > 0)
+    }
+
+    /// Returns whether scopes of a rule are remembered.
+    pub(crate) fn has_scopes(&self, rule: RuleId) -> bool {
+        let scopes = self.tables.get(rule.index());
+        scopes.is_some_and(|scopes| scopes.len() > 0)
     }
 
     /// Returns the scopes of a rule.
@@ -237,7 +243,7 @@ impl Admission {
 
     /// Returns the entry of a scope that this worker knows.
     #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn entry_of(&self, rule: crate::rules::RuleId, key: &[u8]) -> Option<&Entry> {
+    pub(crate) fn entry_of(&self, rule: RuleId, key: &[u8]) -> Option<&Entry> {
         let target = self.find(rule, key)?;
         self.scopes(target.table)?.get(target.index)
     }

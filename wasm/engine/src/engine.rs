@@ -23,8 +23,9 @@ use crate::lease_sync::LeaseSync;
 use crate::process::Process;
 use crate::refusal::Refusal;
 use crate::roots::{Root, RootSettings};
-use crate::rules::RuleId;
+use crate::rules::{IN_USE_MAX, RuleId};
 use crate::stats::{ProcessStats, RuleStats, Stats};
+use crate::users::InUse;
 use crate::wait_queues::WaitQueues;
 
 mod adjust;
@@ -70,25 +71,37 @@ impl<H: Host> Engine<H> {
     pub fn configure(&mut self, config: &EngineConfig) -> Root {
         self.process.config = config.clone();
         self.sync.configure(config);
-        let settings = self.process.switches.bind(config);
+        let in_use = InUse::default();
+        let settings = self.process.switches.bind(config, &in_use);
         let rules = match config.enabled {
-            true => self.bind(config),
+            true => self.bind(config, &in_use),
             false => {
                 // Requests that wait go on with the next tick, if they are of this configuration.
                 self.queues.hurry(self.process.host.now(), |_| true);
                 Vec::new()
             }
         };
-        Root { settings, rules }
+        Root {
+            settings,
+            rules,
+            in_use,
+        }
     }
 
-    fn bind(&mut self, config: &EngineConfig) -> Vec<RuleId> {
+    fn bind(&mut self, config: &EngineConfig, user: &InUse) -> Vec<RuleId> {
         let known = &mut self.process.rules;
         if let Some(first) = config.rules.first() {
             known.rebind_canonical(first);
         }
-        let rules = config.rules.iter().map(|rule| known.bind(rule)).collect();
+        let has_scopes = |rule| self.admission.has_scopes(rule);
+        let rules = config.rules.iter();
+        let rules = rules.map(|rule| known.bind(rule, user, has_scopes));
+        let rules: Vec<_> = rules.collect();
         self.admission.add_tables(known.len());
+        if rules.contains(&RuleId::NONE) {
+            let reason = format_args!("more than {IN_USE_MAX} rules are in use");
+            self.process.fail(&reason);
+        }
         rules
     }
 

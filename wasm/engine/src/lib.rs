@@ -39,6 +39,7 @@ mod shared_table;
 mod stats;
 #[cfg(test)]
 mod testing;
+mod users;
 mod usual_limits;
 mod wait_queues;
 
@@ -58,3 +59,4 @@ pub use rules::{OVERFLOW, RuleId, planned_key};
 pub use shared_memory::SharedMemory;
 pub use shared_table::codec;
 pub use stats::{Counter, ProcessStats, Refusals, RuleStats, Stats};
+pub use users::{InUse, Users};

@@ -5,6 +5,7 @@ use crate::config::{EngineConfig, HostFailure};
 use crate::decision::Decision;
 use crate::refusal::Refusal;
 use crate::rules::RuleId;
+use crate::users::{InUse, Users};
 
 /// Configuration of an engine that is in use.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct Root {
     pub settings: RootSettings,
     /// The ids of its rules, in order; none if it limits nothing.
     pub rules: Vec<RuleId>,
+    /// To be dropped with its last stream: without it, other rules may get these ids.
+    pub in_use: InUse,
 }
 
 /// Settings of the requests of one configuration.
@@ -37,10 +40,11 @@ pub(crate) struct Switches {
 }
 
 /// Switch of the configurations with the same rules.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Switch {
     rules: Vec<String>,
     is_on: bool,
+    users: Users<()>,
 }
 
 // === impl RootSettings ===
@@ -58,18 +62,21 @@ impl RootSettings {
 // === impl Switches ===
 
 impl Switches {
-    /// Sets the switch of a configuration and returns the settings of its requests.
-    pub(crate) fn bind(&mut self, config: &EngineConfig) -> RootSettings {
+    /// Sets the switch of a configuration and returns the settings of its requests. A new switch takes the place of
+    /// one that nobody uses any more.
+    pub(crate) fn bind(&mut self, config: &EngineConfig, user: &InUse) -> RootSettings {
         let names = || config.rules.iter().map(|rule| &rule.name);
-        let mut known = self.switches.iter();
-        let known = known.position(|switch| switch.rules.iter().eq(names()));
-        let index = known.unwrap_or(self.switches.len());
-        match self.switches.get_mut(index) {
-            Some(switch) => switch.is_on = config.enabled,
-            None => self.switches.push(Switch {
-                rules: names().cloned().collect(),
-                is_on: config.enabled,
-            }),
+        let position = |is_it: &dyn Fn(&Switch) -> bool| self.switches.iter().position(is_it);
+        let index = position(&|switch| switch.rules.iter().eq(names()))
+            .or_else(|| position(&|switch| switch.users.is_empty()))
+            .unwrap_or(self.switches.len());
+        if index == self.switches.len() {
+            self.switches.push(Switch::default());
+        }
+        if let Some(switch) = self.switches.get_mut(index) {
+            switch.rules = names().cloned().collect();
+            switch.is_on = config.enabled;
+            switch.users.add(user, ());
         }
         RootSettings {
             host_failure: config.host_failure,

@@ -5,6 +5,7 @@ use tollgate_core::client::{KnownLimit, Policy};
 use crate::config::{Overflow, RuleConfig, Shape};
 use crate::refusal::Refusal;
 use crate::stats::RuleStats;
+use crate::users::{InUse, Users};
 use crate::usual_limits::UsualLimits;
 
 /// Name of the rule for canonical scopes that belong to no other; no configuration can have it.
@@ -16,12 +17,15 @@ pub const OVERFLOW: &str = "~overflow-";
 /// Beginning of a key that has a plan: no header has this byte.
 const PLAN: char = '\0';
 
-/// A rule of an engine, for as long as the engine lives: one with the same name in a later
-/// configuration is the same.
+/// The most rules of all configurations in use at a time.
+pub(crate) const IN_USE_MAX: usize = 1024;
+
+/// A rule of an engine: one with the same name in a later configuration is the same. Once no configuration has it,
+/// and none of its scopes is remembered, another rule may get its id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(pub u16);
 
-/// All rules that an engine has had, by their ids.
+/// Rules of an engine, by their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     rules: Vec<Rule>,
@@ -34,11 +38,15 @@ struct Rule {
     stats: RuleStats,
     /// Whether its usual limit has changed since the other workers were told.
     has_learned: bool,
+    users: Users<()>,
 }
 
 // === impl RuleId ===
 
 impl RuleId {
+    /// A rule that has no place: the host fails for its requests.
+    pub(crate) const NONE: Self = Self(u16::MAX);
+
     /// Returns its place among the rules of its engine.
     #[inline]
     pub fn index(self) -> usize {
@@ -49,28 +57,47 @@ impl RuleId {
 // === impl Rules ===
 
 impl Rules {
-    /// Takes over the settings of a rule, which is new or has been known by its name.
-    pub(crate) fn bind(&mut self, config: &RuleConfig) -> RuleId {
+    /// Takes over the settings of a rule for a configuration. It has been known by its name or is new: then it gets
+    /// the id of one that nobody uses and that has no scopes, or a new one.
+    pub(crate) fn bind(
+        &mut self,
+        config: &RuleConfig,
+        user: &InUse,
+        has_scopes: impl Fn(RuleId) -> bool,
+    ) -> RuleId {
         let known = self.named(&config.name);
-        match known.and_then(|id| self.rules.get_mut(id.index())) {
-            Some(rule) => {
-                let usual = rule.config.policy.usual;
-                rule.config = config.clone();
-                rule.config.policy.usual = usual;
-            }
-            None => return self.add(config.clone()),
+        let Some(id) = known.or_else(|| self.place(config, has_scopes)) else {
+            return RuleId::NONE;
+        };
+        if let Some(rule) = self.rules.get_mut(id.index()) {
+            let usual = rule.config.policy.usual;
+            rule.config = config.clone();
+            rule.config.policy.usual = usual;
+            rule.users.add(user, ());
         }
-        known.unwrap_or_default()
+        id
+    }
+
+    /// Returns the id of a new rule, if there is a place for it.
+    fn place(
+        &mut self,
+        config: &RuleConfig,
+        has_scopes: impl Fn(RuleId) -> bool,
+    ) -> Option<RuleId> {
+        let ids = (0_u16..).map(RuleId).zip(&self.rules);
+        let mut free = ids.filter(|(id, rule)| {
+            rule.users.is_empty() && rule.config.name != CANONICAL && !has_scopes(*id)
+        });
+        if let Some((id, _)) = free.next() {
+            *self.rules.get_mut(id.index())? = Rule::new(config.clone());
+            return Some(id);
+        }
+        (self.rules.len() < IN_USE_MAX).then(|| self.add(config.clone()))
     }
 
     fn add(&mut self, config: RuleConfig) -> RuleId {
         let id = RuleId(self.rules.len() as u16);
-        let stats = RuleStats::default();
-        self.rules.push(Rule {
-            config,
-            stats,
-            has_learned: false,
-        });
+        self.rules.push(Rule::new(config));
         id
     }
 
@@ -236,6 +263,19 @@ impl Rules {
             };
             (name, &rule.stats)
         })
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    fn new(config: RuleConfig) -> Self {
+        Self {
+            config,
+            stats: RuleStats::default(),
+            has_learned: false,
+            users: Users::default(),
+        }
     }
 }
 

@@ -25,6 +25,17 @@ enum Found {
     Text(String, Place),
 }
 
+// === impl Found ===
+
+impl Found {
+    fn json(&self) -> String {
+        match self {
+            Self::Object(node) => node.value.to_json().to_string(),
+            Self::Text(text, _) => text.clone(),
+        }
+    }
+}
+
 // === impl Filters ===
 
 impl Filters {
@@ -50,12 +61,23 @@ impl Filters {
         (!found.is_empty()).then_some(Self { text, found })
     }
 
-    /// Returns what is wrong with them.
+    /// Returns what is wrong with them, and where two of an Envoy contradict each other.
     pub(super) fn check(&self) -> Vec<Finding> {
-        self.found
-            .iter()
-            .flat_map(|found| self.check_one(found))
-            .collect()
+        let mut findings = Vec::new();
+        let mut before = Vec::new();
+        for found in &self.found {
+            match Config::parse(found.json().as_bytes()) {
+                Ok((config, _)) => {
+                    let conflicts = before
+                        .iter()
+                        .flat_map(|first: &Config| first.conflicts(&config));
+                    findings.extend(conflicts.map(|conflict| self.conflict(found, &conflict)));
+                    before.push(config);
+                }
+                Err(error) => findings.extend(self.errors(found, &error)),
+            }
+        }
+        findings
     }
 
     /// Returns what there is, if it is good.
@@ -64,18 +86,28 @@ impl Filters {
         counted(count, "filter")
     }
 
-    fn check_one(&self, found: &Found) -> Vec<Finding> {
-        let json = match found {
-            Found::Object(node) => node.value.to_json().to_string(),
-            Found::Text(text, _) => text.clone(),
+    fn conflict(&self, found: &Found, conflict: &str) -> Finding {
+        let place = match found {
+            Found::Object(node) => place_of(node, "scopes"),
+            Found::Text(_, outer) => *outer,
         };
-        let Err(error) = Config::parse(json.as_bytes()) else {
-            return Vec::new();
-        };
+        let rule = format!("{conflict}: an Envoy has one rule of each name, and the later counts");
+        Finding {
+            severity: Severity::Warning,
+            line: Some(place.line),
+            column: Some(place.column),
+            field: Some("scopes".to_owned()),
+            value: None,
+            message: format!("{}:{}: {rule}", place.line, place.column),
+            rule,
+        }
+    }
+
+    fn errors(&self, found: &Found, error: &ConfigError) -> Vec<Finding> {
         let finding = |field: &str, value: Option<&String>, rule: String, message: String| {
             // A hint may follow the field.
             let path = field.split(' ').next().unwrap_or(field);
-            let place = self.place(found, path, &error);
+            let place = self.place(found, path, error);
             Finding {
                 severity: Severity::Error,
                 line: Some(place.line),
@@ -87,7 +119,7 @@ impl Filters {
             }
         };
         let whole = error.to_string();
-        match &error {
+        match error {
             ConfigError::Syntax(_) => vec![finding("", None, whole.clone(), whole)],
             ConfigError::Unknown(fields) | ConfigError::UnknownCondition(fields) => {
                 let one = |field: &String| {

@@ -113,6 +113,27 @@ fn a_filters_configuration_is_checked_by_its_own_parser() {
 }
 
 #[test]
+fn listeners_that_define_a_rule_differently_are_warned_of() {
+    let listener = |enforced: u8| {
+        let rule = format!("{{name: a, key: {{header: x}}, enforced_percent: {enforced}}}");
+        format!(
+            "- '@type': type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm\n  \
+             config:\n    configuration:\n      value:\n        {{coordinator: c, scopes: [{rule}]}}\n"
+        )
+    };
+    let check = |second: u8| {
+        let file = file(&format!("filters:\n{}{}", listener(100), listener(second)));
+        run(&["check", file.path().to_str().unwrap()])
+    };
+    let (code, out, err) = check(0);
+    let warning =
+        "11:34: rule a: enforced_percent is 100 and 0: an Envoy has one rule of each name";
+    assert!(code == 0 && err.contains(warning), "{out}{err}");
+    let (code, out, err) = check(100);
+    assert!(code == 0 && !err.contains("rule a"), "{out}{err}");
+}
+
+#[test]
 fn every_envoy_of_the_examples_has_a_good_filter() {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy"));
     let mut good = 0;

@@ -32,6 +32,7 @@ mod modes;
 mod nudges;
 mod order;
 mod passes;
+mod past;
 mod pending;
 mod permits;
 mod process;

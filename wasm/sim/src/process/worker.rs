@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
-    Decision, Effect, Engine, Identity, Refusal, Report, RootSettings, RuleId, ScopeView, StreamEnd,
+    Decision, Effect, Engine, Identity, Refusal, Report, Root, ScopeView, StreamEnd,
 };
 
 use super::ProcessKind;
@@ -32,8 +32,7 @@ pub(super) const BULKY: u64 = 20;
 pub(super) struct Worker {
     number: u32,
     engine: Engine<WorkerHost>,
-    root: RootSettings,
-    rules: Vec<RuleId>,
+    root: Root,
     /// Tokens of calls and streams of the worker that had its place before.
     tokens_before: u32,
     tick_at: Instant,
@@ -87,8 +86,7 @@ impl Worker {
         Self {
             number,
             engine,
-            root: root.settings,
-            rules: root.rules,
+            root,
             tokens_before: 0,
             tick_at,
             period: kind.config.tick,
@@ -142,7 +140,7 @@ impl Worker {
     /// Returns what the engine remembers of a scope.
     pub(super) fn scope(&self, scopes: &ScopeTable, scope: u32) -> ScopeView {
         let named = scopes.get(scope);
-        let rule = self.rules.get(named.rule);
+        let rule = self.root.rules.get(named.rule);
         let found = rule.and_then(|rule| self.engine.scope(*rule, named.key().as_bytes()));
         found.unwrap_or_default()
     }
@@ -200,9 +198,13 @@ impl Worker {
         self.last_stream = self.last_stream.wrapping_add(1);
         let stream = self.last_stream;
         let named = process.scopes.get(open.scope);
-        let (rule, key) = (self.rules[named.rule], named.key());
+        let (rule, key) = (self.root.rules[named.rule], named.key());
         let engine = &mut self.engine;
-        let mut request = engine.begin(self.root, stream, Tokens::from_whole(shape.cost.into()));
+        let mut request = engine.begin(
+            self.root.settings,
+            stream,
+            Tokens::from_whole(shape.cost.into()),
+        );
         let mut decision = None;
         if !engine.add(&mut request, rule, key.as_bytes()) {
             decision = engine.add_new(&mut request, rule, key).err();

@@ -104,7 +104,9 @@ impl Worker {
         max_wait: Option<Duration>,
     ) -> Decision {
         self.streams += 1;
-        let Root { settings, rules } = self.root.clone();
+        let Root {
+            settings, rules, ..
+        } = self.root.clone();
         let mut request = self.engine.begin(settings, self.streams, cost);
         for (rule, key) in rules.into_iter().zip(keys) {
             let added = match *key {
