@@ -18,7 +18,7 @@ pub const OVERFLOW: &str = "~overflow-";
 const PLAN: char = '\0';
 
 /// The most rules of all configurations in use at a time.
-pub(crate) const IN_USE_MAX: usize = 1024;
+pub(crate) const IN_USE_MAX: usize = 8192;
 
 /// A rule of an engine: one with the same name in a later configuration is the same. Once no configuration has it,
 /// and none of its scopes is remembered, another rule may get its id.
