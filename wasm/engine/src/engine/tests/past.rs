@@ -13,7 +13,7 @@ fn deployed(number: usize) -> EngineConfig {
 impl Worker {
     /// Passes the time in which all scopes are forgotten.
     fn idle(&mut self) {
-        for _ in 0..2 {
+        for _ in 0..30 {
             self.tick(IDLE);
         }
     }
