@@ -188,6 +188,11 @@ impl LimitTable {
         self.exact.keys().map(AsRef::as_ref)
     }
 
+    /// Whether one may be for a scope of `kind`.
+    pub fn may_match(&self, kind: &str) -> bool {
+        self.rest.is_some() || self.kinds.has_any(kind)
+    }
+
     /// The kinds of scopes that they are about.
     pub fn kinds(&self) -> &ScopeKinds {
         &self.kinds

@@ -60,6 +60,11 @@ impl ScopeKinds {
         self.named.contains(kind)
     }
 
+    /// Whether a limit may be for a scope of `kind`.
+    pub(super) fn has_any(&self, kind: &str) -> bool {
+        self.has_named(kind) || self.is_touched(kind)
+    }
+
     fn is_touched(&self, kind: &str) -> bool {
         let mut loose = self.loose.iter();
         self.touched.contains(kind) || loose.any(|start| kind.starts_with(&**start))

@@ -133,14 +133,6 @@ impl Template {
             Part::Text(_) => None,
         })
     }
-
-    /// Returns its fixed texts in their order, with `None` where a value stands.
-    pub fn texts(&self) -> impl Iterator<Item = Option<&str>> {
-        self.parts.iter().map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
-            Part::Value(_) => None,
-        })
-    }
 }
 
 impl fmt::Display for Template {

@@ -10,14 +10,12 @@ use super::explain::ScopeExplanation;
 use super::limits::RawLimit;
 use super::raw::RawConfig;
 use crate::catalog::check::{Check, ConfigError, algorithm_named, join};
+use crate::catalog::limits::GLOB_CHARACTERS;
 use crate::catalog::spec::{LocatedValue, UnitFields, Units};
 use crate::catalog::{Catalog, FairBetween, FileCatalog, MemberKind};
 use crate::config::Config;
 
-mod glob;
 mod templates;
-
-use self::glob::EarlierMatches;
 
 // === free functions ===
 
@@ -46,30 +44,31 @@ pub(super) fn warnings(raw: &RawConfig, config: &Config) -> Vec<ConfigError> {
     check.noted()
 }
 
-/// Warns of limits that others come before, whatever the scope.
+/// Warns of globs that `PREFIX*` before them matches all scopes of.
 fn covered(check: &mut Check, limits: &[LocatedValue<RawLimit>]) {
-    let texts = || limits.iter().map(|limit| limit.value.pattern()).enumerate();
-    let texts = || texts().filter_map(|(i, text)| Some((i, text?)));
-    let mut earlier = EarlierMatches::default();
-    for (i, text) in texts().filter(|(_, text)| !RawLimit::is_glob(text)) {
-        // An exact id comes first wherever it stands.
-        earlier.add_exact(i, text.as_str());
-    }
-    for (i, text) in texts().filter(|(_, text)| RawLimit::is_glob(text)) {
-        if let Some(covering) = earlier.add_glob(i, text.as_str()) {
-            let first: Vec<_> = covering.iter().map(|i| format!("limits[{i}]")).collect();
-            let (first, verb) = match first.as_slice() {
-                [one] => (one.clone(), "matches"),
-                several => (several.join(" and "), "match"),
-            };
+    let texts = limits.iter().map(|limit| limit.value.pattern()).enumerate();
+    let texts = texts.filter_map(|(i, text)| Some((i, text?)));
+    let mut earlier: Vec<(usize, &str)> = Vec::new();
+    for (i, text) in texts.filter(|(_, text)| RawLimit::is_glob(text)) {
+        let covers = |(_, earlier): &&(usize, &str)| is_covered(text.as_str(), earlier);
+        if let Some((first, _)) = earlier.iter().find(covers) {
             let rule = format!(
-                "{:?} is never used: {first} {verb} every scope that it does, and the first \
-                 match decides",
+                "{:?} is never used: limits[{first}] matches every scope that it does, and the \
+                 first match decides",
                 text.as_str()
             );
             check.refuse_value(text, format!("limits[{i}].match"), rule);
         }
+        earlier.push((i, text.as_str()));
     }
+}
+
+fn is_covered(glob: &str, earlier: &str) -> bool {
+    let prefix = earlier
+        .strip_suffix('*')
+        .filter(|prefix| !prefix.contains(GLOB_CHARACTERS));
+    let literal = glob.find(GLOB_CHARACTERS).map_or(glob, |end| &glob[..end]);
+    prefix.is_some_and(|prefix| literal.starts_with(prefix))
 }
 
 /// Warns of limits of one scope that let more pass than its group does.
@@ -213,10 +212,9 @@ mod tests {
                  that it does, and the first match decides",
             ),
             (
-                "limits: [{match: '{a,b}', requests: {rate: 5}}, {match: a, requests: {rate: 1}}, \
-                 {match: b, requests: {rate: 1}}]",
-                "1:18: limits[0].match: \"{a,b}\" is never used: limits[1] and limits[2] match \
-                 every scope that it does, and the first match decides",
+                "limits: [{match: 'a*', requests: {rate: 5}}, {match: 'ab[cd]', requests: {rate: 1}}]",
+                "1:53: limits[1].match: \"ab[cd]\" is never used: limits[0] matches every scope that it \
+                 does, and the first match decides",
             ),
             (
                 "limits: [{match: tenant/a, requests: {rate: 5k}}]\n\

@@ -1,93 +1,48 @@
 //! Warnings of templates of `rlqs` and `rls` whose scopes have no limit, and of rules of `rls` that are
 //! never used.
-//!
-//! A value may be any text here, also one that the encoding of values rules out. So a template that is
-//! warned of has no limit for sure, and a few without a limit are not warned of.
 
-use tollgate_core::lease::Unit;
-
-use super::glob::{Sequence, Token, exact, overlap, sequences};
 use crate::catalog::check::Check;
 use crate::catalog::spec::LocatedScalar;
-use crate::catalog::template::{DIGEST_PREFIX, Template};
+use crate::catalog::template::Template;
 use crate::catalog::{FileCatalog, MemberKind};
-use crate::config::limits::RawLimit;
 use crate::config::raw::RawConfig;
 use crate::config::rls::{RLS_ENTRIES_MAX, RawRls, RlsDomains, RlsRule};
 
-/// The most comparisons of a template and a limit for a file: about a second.
-const COMPARISONS_MAX: usize = 200_000;
-
-/// The scopes to which a file gives a limit of requests, by its limits, groups and attachments.
-struct LimitedScopes {
-    sequences: Vec<Sequence>,
-    /// How many comparisons may still be made.
-    comparisons_left: usize,
-}
-
-// === impl LimitedScopes ===
-
-impl LimitedScopes {
-    fn new(raw: &RawConfig, catalog: &FileCatalog) -> Self {
-        let limits = raw.limits.iter().flat_map(|limits| &limits.value);
-        let has_requests = |limit: &&RawLimit| {
-            let mut units = limit.units().into_iter();
-            units.any(|(unit, _)| unit == Unit::Requests)
-        };
-        let limits = limits.map(|limit| &limit.value).filter(has_requests);
-        let patterns = limits.filter_map(RawLimit::pattern);
-        let mut all: Vec<Sequence> = patterns.flat_map(of_pattern).collect();
-        all.extend(of_groups(catalog));
-        Self {
-            sequences: all,
-            comparisons_left: COMPARISONS_MAX,
-        }
-    }
-
-    /// Whether a scope of `template` may be among them.
-    fn may_have(&mut self, template: &Template) -> bool {
-        let forms = forms(template);
-        let Some(left) = self
-            .comparisons_left
-            .checked_sub(forms.len() * self.sequences.len())
-        else {
-            return true;
-        };
-        self.comparisons_left = left;
-        let mut limited = self.sequences.iter();
-        limited.any(|limited| forms.iter().any(|form| overlap(form, limited)))
-    }
-}
-
 // === free functions ===
 
-/// Warns of templates that make no scope that has a limit.
-///
-/// Only requests count: `rlqs` and `rls` limit nothing else.
+/// Warns of templates whose scopes are of a kind for which the file has no limit.
 pub(super) fn unlimited(check: &mut Check, raw: &RawConfig, catalog: &FileCatalog) {
-    let mut limited = LimitedScopes::new(raw, catalog);
-    let mut is_unlimited = |text: &LocatedScalar| {
-        let template = Template::parse(text.as_str());
-        template.is_ok_and(|template| !limited.may_have(&template))
+    let unlimited_kind = |text: &LocatedScalar| {
+        let template = Template::parse(text.as_str()).ok()?;
+        let kind = template.kind();
+        (!may_limit(catalog, kind)).then(|| kind.to_owned())
     };
-    let reason = "no limit of requests in this file is for such a scope; the API can add one";
+    let reason = "; the API can add one";
     for (path, text) in raw.rlqs.iter().flat_map(|rlqs| rlqs.templates()) {
-        if is_unlimited(text) {
-            let rule = format!("{:?} limits nothing: {reason}", text.as_str());
+        if let Some(kind) = unlimited_kind(text) {
+            let rule = format!("limits nothing: no limit in this file is for {kind:?}{reason}");
             check.refuse_value(text, path, rule);
         }
     }
     for (_, path, texts) in raw.rls.iter().flat_map(|rls| rls.templates()) {
         for (i, text) in texts.into_iter().enumerate() {
-            if is_unlimited(text) {
+            if let Some(kind) = unlimited_kind(text) {
                 let rule = format!(
-                    "{:?} limits nothing, unless a descriptor brings a limit along: {reason}",
-                    text.as_str()
+                    "limits nothing, unless a descriptor brings a limit along: no limit in this \
+                     file is for {kind:?}{reason}"
                 );
                 check.refuse_value(text, format!("{path}[{i}].scope"), rule);
             }
         }
     }
+}
+
+fn may_limit(catalog: &FileCatalog, kind: &str) -> bool {
+    let has_members = MemberKind::ALL.iter().any(|member| {
+        let is_inside = kind == MemberKind::Namespace.name();
+        (kind == member.name() || is_inside) && !catalog.attached(*member).is_empty()
+    });
+    has_members || catalog.limits.may_match(kind) || kind == "group" && !catalog.groups.is_empty()
 }
 
 /// Warns of rules that fit no descriptor, and of those before which another one fits whatever they fit.
@@ -129,45 +84,6 @@ fn covered(rules: &[RlsRule], place: usize) -> Option<String> {
     ))
 }
 
-/// The scopes that a limit with the `match` of `text` may be for.
-fn of_pattern(text: &LocatedScalar) -> Vec<Sequence> {
-    if RawLimit::is_glob(text) {
-        return sequences(text.as_str()).unwrap_or_else(|| vec![vec![Token::Any]]);
-    }
-    vec![exact(text.as_str())]
-}
-
-/// The scopes of groups with a limit of requests, and of what is attached to them.
-fn of_groups(catalog: &FileCatalog) -> Vec<Sequence> {
-    let has_requests = |group: &str| {
-        let group = catalog.groups.get(group);
-        group.is_some_and(|group| group.limits().get(Unit::Requests).is_some())
-    };
-    let groups = catalog.groups.keys().filter(|group| has_requests(group));
-    let mut all: Vec<_> = groups
-        .map(|group| exact(&format!("group/{group}")))
-        .collect();
-    for kind in MemberKind::ALL {
-        let attached = catalog.attached(kind).iter();
-        for (name, _) in attached.filter(|(_, attached)| has_requests(&attached.group)) {
-            all.push(exact(&format!("{}/{name}", kind.name())));
-            if kind == MemberKind::Tenant {
-                let namespaces = exact(&format!("namespace/{name}/"));
-                all.push([namespaces, vec![Token::Any]].concat());
-            }
-        }
-    }
-    all
-}
-
-/// The scopes that `template` may make: with its values, or with a digest in the place of them all.
-fn forms(template: &Template) -> [Sequence; 2] {
-    let texts = template.texts();
-    let whole = texts.flat_map(|text| text.map_or_else(|| vec![Token::Any], exact));
-    let digest = exact(&format!("{}/{DIGEST_PREFIX}", template.kind()));
-    [whole.collect(), [digest, vec![Token::Any]].concat()]
-}
-
 #[cfg(test)]
 mod tests {
     use crate::config::rls::RLS_ENTRIES_MAX;
@@ -179,8 +95,7 @@ mod tests {
     fn a_template_whose_scopes_have_no_limit_is_warned_of() {
         let rows = [
             "limits: [{match: 'tenant/*', requests: {rate: 5}}]",
-            "limits: [{match: 'tenent', requests: {rate: 5}}, {match: '{x,y}/*', requests: {rate: 5}}]",
-            "limits: [{match: 'tenent/*', concurrency: {max: 5}}]",
+            "limits: [{match: 'tenents/*', requests: {rate: 5}}, {match: 'x*', requests: {rate: 5}}]",
             "limits: [{match: a, requests: {rate: 5}}]\n\
              groups: {g: {requests: {rate: 5}}}\nattach: {tenants: {a: g}}",
         ];
@@ -188,15 +103,14 @@ mod tests {
             let rlqs = format!("{text}\nrlqs: {{domains: {{edge: {{scope: 'tenent/{{t}}'}}}}}}");
             let line = rlqs.lines().count();
             let want = format!(
-                "{line}:32: rlqs.domains.edge.scope: \"tenent/{{t}}\" limits nothing: no limit of \
-                 requests in this file is for such a scope; the API can add one"
+                "{line}:32: rlqs.domains.edge.scope: limits nothing: no limit in this file is for \
+                 \"tenent\"; the API can add one"
             );
             assert_eq!(warnings(&rlqs), [want], "{rlqs}");
             let rls = format!("{text}\n{EDGE}[{{scope: 'tenent/{{t}}'}}]}}}}}}");
             let want = format!(
-                "{line}:41: rls.domains.edge.scopes[0].scope: \"tenent/{{t}}\" limits nothing, \
-                 unless a descriptor brings a limit along: no limit of requests in this file is \
-                 for such a scope; the API can add one"
+                "{line}:41: rls.domains.edge.scopes[0].scope: limits nothing, unless a descriptor \
+                 brings a limit along: no limit in this file is for \"tenent\"; the API can add one"
             );
             assert_eq!(warnings(&rls), [want], "{rls}");
         }
