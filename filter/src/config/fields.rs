@@ -19,8 +19,9 @@ pub(super) struct Fields<'a> {
 
 #[cfg(test)]
 thread_local! {
-    /// The fields that this thread's parsers have asked for, to hold the documentation against.
-    pub(super) static ASKED_FOR: core::cell::RefCell<std::collections::BTreeSet<&'static str>> =
+    /// The paths of the fields that this thread's parsers have asked for, to hold the documentation and the schema
+    /// against.
+    pub(super) static ASKED_FOR: core::cell::RefCell<std::collections::BTreeSet<String>> =
         const { core::cell::RefCell::new(std::collections::BTreeSet::new()) };
 }
 
@@ -51,7 +52,7 @@ impl<'a> Fields<'a> {
     pub(super) fn take(&mut self, name: &'static str) -> Option<&'a Value> {
         self.known.push(name);
         #[cfg(test)]
-        ASKED_FOR.with_borrow_mut(|names| names.insert(name));
+        ASKED_FOR.with_borrow_mut(|paths| paths.insert(self.path(name)));
         self.object.get(name).filter(|value| !value.is_null())
     }
 

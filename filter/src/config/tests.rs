@@ -10,6 +10,7 @@ mod documentation;
 mod expressions;
 mod keys;
 mod refusals;
+mod schema;
 mod shape;
 
 fn parse(json: &str) -> Result<(Config, Vec<String>), String> {

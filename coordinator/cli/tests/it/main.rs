@@ -8,6 +8,7 @@ mod fleet_limits;
 mod load;
 mod logs;
 mod reload;
+mod schemas;
 mod simulate;
 mod store_file;
 mod traces;
