@@ -120,6 +120,7 @@ fn every_envoy_of_the_examples_has_a_good_filter() {
         "quickstart",
         "demo/quickstart",
         "examples/jwt",
+        "examples/matcher",
         "examples/dynamic-module",
         "examples/tls",
     ]
@@ -134,7 +135,7 @@ fn every_envoy_of_the_examples_has_a_good_filter() {
         );
         good += 1;
     }
-    assert_eq!(good, 5);
+    assert_eq!(good, 6);
 }
 
 #[test]
