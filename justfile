@@ -361,7 +361,7 @@ soak-asan *ARGS: _setup-etcd _setup-envoy build
     cargo build {{ native }} --release --bin tollgate --bin soak
     tests/asan/soak.sh {{ target }} {{ target }}/release/soak "$@"
 
-# Count the operations of the wasm filter and its baselines by callback, in an interpreter; `functions` also says in which functions
+# Count the operations of the wasm filter and its baselines by callback, in an interpreter, or by condition and key (`rules`); `functions` also says in which functions
 [positional-arguments]
 bench-instructions *ARGS: build
     # Counts do not depend on the profile, and this one is compiled already.

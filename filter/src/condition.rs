@@ -128,9 +128,10 @@ impl PathPattern {
             }
             Self::Prefix(text) => path.starts_with(text.as_bytes()),
             // As the others, whether a slash is at its end or not.
-            Self::Regex(regex) => [path, bare]
-                .iter()
-                .any(|path| regex.is_match(&String::from_utf8_lossy(path))),
+            Self::Regex(regex) => {
+                let fits = |path| regex.is_match(&String::from_utf8_lossy(path));
+                fits(path) || bare.len() < path.len() && fits(bare)
+            }
         }
     }
 }

@@ -20,11 +20,13 @@ const ANY_HOST: &str = "any";
 /// The first part of the names of Envoy's statistics of the connection.
 const STAT_PREFIX: &str = "tollgate";
 /// Settings of the connection, in milliseconds. By themselves it would be tried again only after up to
-/// two minutes, and a host that has gone without a word would be asked for a quarter of an hour.
-const CHANNEL_SETTINGS: [(&str, u32); 6] = [
+/// two minutes, its name looked up again only after half a minute, and a host that has gone without a word would be asked
+/// for a quarter of an hour.
+const CHANNEL_SETTINGS: [(&str, u32); 7] = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 2000),
     ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.dns_min_time_between_resolutions_ms", 2000),
     ("grpc.keepalive_time_ms", 7000),
     ("grpc.keepalive_timeout_ms", 2000),
     ("grpc.enable_http_proxy", 0),

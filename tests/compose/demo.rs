@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use tollgate_tests::artifact::workspace;
+use tollgate_tests::envoy_log::complaint;
 
 /// A running demo. Dropping it removes its containers and volumes.
 #[derive(Debug)]
@@ -76,6 +77,20 @@ impl Demo {
         let text = fs::read_to_string(&path)?;
         ensure!(text.contains(old), "no {old:?} in {file}");
         fs::write(&path, text.replacen(old, new, 1))?;
+        Ok(())
+    }
+
+    /// Checks that the logs of its Envoys have no warnings so far.
+    ///
+    /// # Errors
+    /// When one has.
+    pub(crate) fn check_envoys(&self) -> Result<()> {
+        let services = self.run(&["config", "--services"])?;
+        for service in services.lines().filter(|name| name.starts_with("envoy")) {
+            let log = self.run(&["logs", "--no-color", "--no-log-prefix", service])?;
+            let line = complaint(&log);
+            ensure!(line.is_none(), "the log of {service} has {line:?}");
+        }
         Ok(())
     }
 

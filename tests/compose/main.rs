@@ -57,6 +57,7 @@ async fn quickstart_limits_each_tenant_and_follows_its_file() -> Result<()> {
     let command = ["tollgate", "get", "limit", "tenant/bolt"];
     let limit = demo.run(&[&["exec", "-T", "coordinator"], &command[..]].concat())?;
     ensure!(limit.contains("100k"), "{limit}");
+    demo.check_envoys()?;
     // A tenant without requests gives its lease back, and Docker takes seconds to kill.
     let traffic = tokio::spawn(async { while ask(10000, "bolt", 1).await.is_ok() {} });
     demo.run(&["kill", "coordinator"])?;
@@ -97,6 +98,7 @@ async fn cluster_goes_on_when_a_coordinator_is_killed() -> Result<()> {
     for (tenant, want) in [("acme", 100.0), ("bolt", 180.0), ("coda", 120.0)] {
         settles(&demo, tenant, want).await?;
     }
+    demo.check_envoys()?;
     demo.run(&["kill", "coordinator-1"])?;
     // A tenant without any lease finds a new master.
     wait::until("a newcomer to be served", LIMIT, async || {
@@ -123,6 +125,7 @@ async fn tree_divides_between_regions_and_outlives_its_root() -> Result<()> {
     for (tenant, want) in [("acme", 100.0), ("bolt", 100.0), ("coda", 40.0)] {
         settles(&demo, tenant, want).await?;
     }
+    demo.check_envoys()?;
     demo.run(&["kill", "root"])?;
     // Each region falls back to its safe capacity when its lease from the root has expired.
     settles(&demo, "bolt", 40.0).await?;

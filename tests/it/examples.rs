@@ -1,5 +1,5 @@
 //! Every example in `envoy/examples` is started by the commands of its own page, prints what the page shows,
-//! does what it claims, and has an Envoy with an empty log.
+//! does what it claims, and has an Envoy whose log has neither warnings nor lines of the filter.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -67,7 +67,7 @@ async fn walk_all(test: &TestContext) -> Result<()> {
         walking.spawn_local(async move {
             walk.run(&rest).await?;
             walk.check(claim)?;
-            walk.check_envoys().await
+            walk.end_envoys().await
         });
     }
     let mut failed = Vec::new();

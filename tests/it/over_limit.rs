@@ -1,18 +1,24 @@
 //! A tenant over its limit gets its rate, and each refusal tells exactly when the next request passes.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
+use tollgate_tests::artifact;
 use tollgate_tests::conclude;
 use tollgate_tests::conditions;
 use tollgate_tests::connection::{Answer, Connection, get, get_once};
-use tollgate_tests::filter::{TENANT_HEADER, by_tenant};
+use tollgate_tests::envoy::{Envoy, EnvoySpec};
+use tollgate_tests::filter::{TENANT_HEADER, by_tenant, tollgate};
 use tollgate_tests::load::{Flow, Load};
 
 use crate::test_context::{TestContext, assert_near, assert_never_above, run_test, s};
+
+/// The origin of the pages that may read answers, as the documentation's example configuration says.
+const ORIGIN: &str = "https://shop.example";
 
 #[test]
 fn a_tenant_over_its_limit_gets_its_rate() {
@@ -106,10 +112,22 @@ fn a_refusal_says_why_and_what_the_policy_is() {
 async fn refusal_is_complete(test: &TestContext) -> Result<()> {
     let limits = "limits:\n  - match: \"*\"\n    requests: {rate: 2, burst: 1}\n";
     let coordinator = test.coordinator(limits).await?;
-    let envoy = test
-        .envoy("envoy", 1, &coordinator, &by_tenant(&json!({})))
-        .await?;
-    let refusal = refused(envoy.address(), &[]).await?;
+    let cors = json!({
+        "name": "envoy.filters.http.cors",
+        "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors"},
+    });
+    let filters = vec![cors, tollgate(&by_tenant(&json!({})))?];
+    let mut spec = EnvoySpec::new("envoy", 1, test.upstream.address(), filters);
+    let policy = fs::read_to_string(artifact::workspace().join("envoy/examples/cors.json"))?;
+    let policy: Value = serde_json::from_str(&policy)?;
+    spec.virtual_hosts[0]["typed_per_filter_config"] = policy;
+    let envoy = Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await?;
+    let refusal = refused(envoy.address(), &[("origin", ORIGIN)]).await?;
+    assert_eq!(refusal.header("access-control-allow-origin"), Some(ORIGIN));
+    let exposed = refusal.header("access-control-expose-headers");
+    for field in exposed.context("exposed fields")?.split(", ") {
+        assert!(refusal.header(field).is_some(), "{field}: {refusal:?}");
+    }
     let seconds: u64 = refusal
         .header("retry-after")
         .context("Retry-After")?

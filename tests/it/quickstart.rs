@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use tollgate_tests::artifact;
 
 use crate::examples::{Checkout, Walk, count, field, steps};
@@ -40,6 +40,10 @@ async fn walk(test: &TestContext) -> Result<()> {
         ensure!(count(codes, "429") > 0, "{codes}");
         Ok(())
     })?;
+    let gone = rest.iter().position(|step| step.command == "kill %1");
+    let (served, rest) = rest.split_at(gone.context("the coordinator's end")?);
+    walk.run(served).await?;
+    walk.check_logs()?;
     walk.run(rest).await?;
     walk.check(|walk| {
         let pause: u64 = field(walk.output("-D -")?, "tollgate-pause-ms")?.parse()?;

@@ -11,6 +11,7 @@ pub mod connection;
 pub mod coordinator;
 pub mod cores;
 pub mod envoy;
+pub mod envoy_log;
 pub mod etcd;
 pub mod faulty_upstream;
 pub mod filter;

@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 
+use crate::TENANTS;
 use crate::counted::CountedModule;
+use crate::request::Request;
 use crate::vm::{Cost, ROOT, Vm};
-use crate::{TENANTS, tenant};
 
 /// Callbacks of a request without a body whose response has one, in their order. Envoy leaves out those that
 /// a module does not export.
@@ -18,6 +19,8 @@ pub(crate) const CALLBACKS: [&str; 7] = [
     "proxy_on_delete",
 ];
 const HEADERS: &str = "proxy_on_request_headers";
+/// Calls of the host that only read the request.
+const OF_THE_REQUEST: [&str; 2] = ["proxy_get_header_map_value", "proxy_get_property"];
 
 /// Time between two requests: of 100 tenants each has 100 requests a second.
 const INTERVAL_NS: u64 = 100_000;
@@ -25,8 +28,6 @@ const INTERVAL_NS: u64 = 100_000;
 const REQUESTS_PER_TICK: u64 = 200;
 /// Requests before the measurement: two seconds, in which all tenants get leases and the demand is known.
 const WARM_UP: u64 = 20_000;
-/// Requests of the measurement: ten seconds.
-const MEASURED: u64 = 100_000;
 
 /// A VM that gets requests.
 struct Course {
@@ -38,8 +39,8 @@ struct Course {
 /// Price of a filter, summed over all requests of its kind.
 #[derive(Default)]
 pub(crate) struct Profile {
-    /// Price of each of [`CALLBACKS`] for requests that asked the host for headers and nothing else; none
-    /// where the module lacks the callback.
+    /// Price of each of [`CALLBACKS`] for requests that asked the host for [`OF_THE_REQUEST`] and nothing else;
+    /// none where the module lacks the callback.
     pub(crate) callbacks: [Option<Cost>; CALLBACKS.len()],
     /// The number of these requests.
     pub(crate) plain: u64,
@@ -51,11 +52,15 @@ pub(crate) struct Profile {
     pub(crate) housekeeping: Cost,
 }
 
-/// Measures a module.
+/// Measures a module with so many requests.
 ///
 /// # Errors
 /// When a callback fails, or a request is refused.
-pub(crate) fn measure(module: &CountedModule, configuration: &str) -> Result<Profile> {
+pub(crate) fn measure(
+    module: &CountedModule,
+    configuration: &str,
+    requests: u64,
+) -> Result<Profile> {
     let mut course = Course {
         vm: Vm::new(module, configuration)?,
         requests: 0,
@@ -66,7 +71,7 @@ pub(crate) fn measure(module: &CountedModule, configuration: &str) -> Result<Pro
     }
     course.housekeeping = Cost::default();
     let mut profile = Profile::default();
-    for _ in 0..MEASURED {
+    for _ in 0..requests {
         let costs = course.request()?;
         profile.add(&costs);
     }
@@ -83,7 +88,7 @@ impl Course {
         let stream = ROOT + u32::try_from(self.requests)?;
         let host = self.vm.host();
         host.now += INTERVAL_NS;
-        host.tenant = tenant(self.requests % TENANTS);
+        host.request = Request::of(&format!("tenant-{}", self.requests % TENANTS));
         let mut costs = [const { None }; CALLBACKS.len()];
         for (callback, cost) in CALLBACKS.into_iter().zip(&mut costs) {
             let arguments = match callback {
@@ -128,7 +133,7 @@ impl Profile {
             .iter()
             .flatten()
             .flat_map(|cost| cost.host_calls.keys());
-        let is_plain = calls.all(|name| name == "proxy_get_header_map_value");
+        let is_plain = calls.all(|name| OF_THE_REQUEST.contains(&name.as_str()));
         self.plain += u64::from(is_plain);
         for (sum, cost) in self.callbacks.iter_mut().zip(costs) {
             let Some(cost) = cost else { continue };
@@ -139,7 +144,7 @@ impl Profile {
         }
     }
 
-    /// The price of all requests that asked the host for headers only.
+    /// The price of all requests that only read the request.
     pub(crate) fn plain_cost(&self) -> Cost {
         let mut sum = Cost::default();
         for cost in self.callbacks.iter().flatten() {

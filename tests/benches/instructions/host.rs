@@ -1,4 +1,4 @@
-//! A host of proxy-wasm with a clock, one header, shared data, and coordinators that lend what is asked for.
+//! A host of proxy-wasm with a clock, a request, shared data, and coordinators that lend what is asked for.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,6 +8,7 @@ use tollgate_proto::v1;
 use wasmi::{Caller, Extern, ExternType, Linker, Memory, Module, Val};
 
 use crate::LEASE;
+use crate::request::{Request, SOURCE};
 
 /// Export by which the host gets memory for what it hands over.
 pub(crate) const ALLOCATE: &str = "proxy_on_memory_allocate";
@@ -27,8 +28,8 @@ pub(crate) struct Host {
     pub(crate) now: u64,
     /// The plugin's configuration.
     pub(crate) configuration: Vec<u8>,
-    /// Value of every header that is asked for.
-    pub(crate) tenant: String,
+    /// The request at hand.
+    pub(crate) request: Request,
     /// Calls of the host, and of the VM by the host within them, by name.
     pub(crate) calls: BTreeMap<String, u64>,
     /// Answers to calls of the coordinators, with their tokens.
@@ -115,7 +116,11 @@ impl Arguments<'_, '_> {
                 return self.hand_over(3, &bytes);
             }
             "proxy_get_header_map_value" => {
-                let value = self.caller.data().tenant.clone();
+                let name = self.bytes(1)?;
+                let value = self.caller.data().request.header(&name);
+                let Some(value) = value.map(str::to_owned) else {
+                    return Ok(NOT_FOUND);
+                };
                 return self.hand_over(3, value.as_bytes());
             }
             "proxy_get_property" => return self.property(),
@@ -136,6 +141,7 @@ impl Arguments<'_, '_> {
     fn property(&mut self) -> Result<u32> {
         match self.bytes(0)?.as_slice() {
             b"plugin_vm_id" => self.hand_over(2, b"bench"),
+            b"source\0address" => self.hand_over(2, SOURCE),
             _ => Ok(NOT_FOUND),
         }
     }

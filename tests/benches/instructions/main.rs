@@ -1,15 +1,17 @@
-//! Operations of the wasm filter by callback: `just bench-instructions [functions]`.
+//! Operations of the wasm filter by callback: `just bench-instructions [rules] [functions]`.
 //!
 //! Each module, as Envoy loads it, gets a counter in each of its functions and runs in an interpreter
 //! against a host of proxy-wasm that lends what is asked for. Time is virtual, so the figures do not depend
 //! on the machine. An operation is an instruction of wasm for which a compiler makes code: not the
-//! locals and constants. `functions` also names the functions in which they are.
+//! locals and constants. `rules` compares conditions and keys. `functions` also names the functions in which they are.
 
 #![allow(clippy::print_stdout, reason = "a report for people")]
 
 mod counted;
 mod course;
 mod host;
+mod request;
+mod rules;
 mod vm;
 
 use std::path::PathBuf;
@@ -27,6 +29,10 @@ use crate::vm::Cost;
 const TENANTS: u64 = 100;
 /// Tokens a second of each lease, as of `just bench-proxy`.
 const LEASE: f64 = 10_000.0;
+/// Requests of the measurement: ten seconds.
+const MEASURED: u64 = 100_000;
+/// The same for rules, some of which take long: half a second.
+const MEASURED_OF_RULES: u64 = 5_000;
 /// Functions that are named.
 const NAMED: usize = 30;
 /// Headers of the variants with three.
@@ -40,18 +46,24 @@ struct Variant {
 }
 
 fn main() -> Result<()> {
-    let names_functions = std::env::args().any(|argument| argument == "functions");
+    if is_asked_for("rules") {
+        return print_rules();
+    }
     let mut profiles = Vec::new();
     for variant in variants()? {
         let module = CountedModule::of(&variant.module)?;
-        let profile = measure(&module, &variant.configuration)?;
-        if names_functions {
-            print_functions(&variant, &module, &profile);
+        let profile = measure(&module, &variant.configuration, MEASURED)?;
+        if is_asked_for("functions") {
+            print_functions(variant.name, &module, &profile);
         }
         profiles.push((variant.name, profile));
     }
     print_table(&profiles);
     Ok(())
+}
+
+fn is_asked_for(argument: &str) -> bool {
+    std::env::args().any(|given| given == argument)
 }
 
 fn variants() -> Result<Vec<Variant>> {
@@ -81,9 +93,24 @@ fn variants() -> Result<Vec<Variant>> {
     ])
 }
 
-/// Value of the header of a tenant.
-fn tenant(number: u64) -> String {
-    format!("tenant-{number}")
+/// Prints what each rule costs, beside the first.
+fn print_rules() -> Result<()> {
+    println!("| rule | operations | × | calls of the host |\n|---|---|---|---|");
+    let module = CountedModule::of(&artifact::filter()?)?;
+    let mut base = None;
+    for (name, rule) in rules::rules() {
+        let configuration = by_tenant(&json!({"scopes": [rule]})).to_string();
+        let profile = measure(&module, &configuration, MEASURED_OF_RULES)?;
+        let cost = profile.plain_cost();
+        let operations = cost.operations() as f64 / profile.plain as f64;
+        let times = operations / *base.get_or_insert(operations);
+        let calls = each(cost.calls(), profile.plain);
+        println!("| {name} | {operations:.0} | {times:.1} | {calls} |");
+        if is_asked_for("functions") {
+            print_functions(name, &module, &profile);
+        }
+    }
+    Ok(())
 }
 
 fn print_table(profiles: &[(&str, Profile)]) {
@@ -135,19 +162,13 @@ fn each(sum: u64, requests: u64) -> String {
 }
 
 /// Prints the functions with the most operations of a request from the token cache, and of all.
-fn print_functions(variant: &Variant, module: &CountedModule, profile: &Profile) {
+fn print_functions(name: &str, module: &CountedModule, profile: &Profile) {
     let plain = profile.plain_cost();
     let mut more = profile.drawing.clone();
     more += &profile.housekeeping;
-    println!(
-        "\n{}: operations of a request from the token cache",
-        variant.name
-    );
+    println!("\n{name}: operations of a request from the token cache");
     print_most(module, &plain, profile.plain);
-    println!(
-        "\n{}: operations of other requests, ticks and answers, spread",
-        variant.name
-    );
+    println!("\n{name}: operations of other requests, ticks and answers, spread");
     print_most(module, &more, profile.requests);
     println!("{:?}\n", more.host_calls);
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+use tollgate_tests::envoy_log::FILTER_LEVELS;
 use tollgate_tests::{artifact, filter, ports};
 
 /// Ports in the documentation: coordinator (gRPC, HTTP), upstream, and Envoy (admin, listener).
@@ -44,9 +45,10 @@ impl Checkout {
         checkout.link("target/tollgate_filter.wasm", &artifact::filter()?)?;
         checkout.link(MODULE, &artifact::native_filter()?)?;
         checkout.link("target/demo/tollgate", &artifact::coordinator()?)?;
-        // Envoys beside each other need this, or an id of their own.
+        // Envoys beside each other need the first, or an id of their own; the second shows all that the filter says.
+        let arguments = format!("--disable-hot-restart --component-log-level {FILTER_LEVELS}");
         let envoy = artifact::envoy()?;
-        let envoy = format!("exec '{}' --disable-hot-restart \"$@\"", envoy.display());
+        let envoy = format!("exec '{}' {arguments} \"$@\"", envoy.display());
         checkout.script(&format!("{ENVOY}/envoy"), &envoy)?;
         // `just demo` builds what is linked here, and has tests of its own.
         checkout.script(".ci/just", "echo \"built: $*\"")?;

@@ -11,7 +11,7 @@ use super::walk::Walk;
 pub(crate) type Claim = fn(&Walk) -> Result<()>;
 
 /// Every example with its claim.
-pub(crate) const CLAIMS: [(&str, Claim); 9] = [
+pub(crate) const CLAIMS: [(&str, Claim); 10] = [
     ("ai-tokens", tokens_of_answers_are_charged),
     ("bytes", bodies_are_charged),
     ("concurrency", no_more_are_in_flight),
@@ -19,6 +19,7 @@ pub(crate) const CLAIMS: [(&str, Claim); 9] = [
     ("grpc", calls_are_refused_in_grpcs_form),
     ("groups", members_share),
     ("jwt", the_verified_claim_is_limited),
+    ("matcher", what_the_matcher_skips_is_free),
     ("ratelimit", the_service_refuses),
     ("tls", leases_come_over_tls),
 ];
@@ -137,6 +138,20 @@ fn the_verified_claim_is_limited(walk: &Walk) -> Result<()> {
     for part in ["}x", "%{http_code}\\n' 127"] {
         ensure!(walk.output(part)?.trim() == "401", "{part}");
     }
+    Ok(())
+}
+
+fn what_the_matcher_skips_is_free(walk: &Walk) -> Result<()> {
+    let pages = walk.output("format=html")?;
+    ensure!(count(pages, "200") == 8, "{pages}");
+    let files = walk.output("format=pdf")?;
+    // The burst, and what a busy machine takes to send eight requests.
+    let admitted = count(files, "200");
+    ensure!((3..=5).contains(&admitted), "{files}");
+    ensure!(count(files, "429") == 8 - admitted, "{files}");
+    // A spelling that upstreams read as the same is no way around the limit.
+    let encoded = walk.output("f%6Frmat=p%64f")?;
+    ensure!(count(encoded, "429") > 0, "{encoded}");
     Ok(())
 }
 

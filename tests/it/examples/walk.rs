@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::{Instant, timeout};
 use tollgate_tests::conditions::{self, INCONCLUSIVE};
+use tollgate_tests::envoy_log::complaint;
 use tollgate_tests::process::Process;
 use tollgate_tests::wait;
 
@@ -21,8 +22,6 @@ use super::page::Step;
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 /// Longest time until a command that only looks shows what the page shows.
 const LOOK_LIMIT: Duration = Duration::from_secs(20);
-/// The end of the line, a warning, that each Envoy writes when it is asked to end.
-const OF_ENVOY: &str = "caught ENVOY_SIGTERM";
 /// Begins the line after the output of a command, before its exit code.
 const END: &str = "--- exit code";
 
@@ -189,23 +188,29 @@ impl Walk {
         Ok(())
     }
 
-    /// Ends all Envoys, and checks that none of them has written anything to its log.
+    /// Ends all Envoys, and checks their logs from start to end.
     ///
     /// # Errors
-    /// When one has, or does not end.
-    pub(crate) async fn check_envoys(&mut self) -> Result<()> {
-        for (at, log) in &self.envoys {
+    /// As [`Walk::check_logs`], and when an Envoy does not end.
+    pub(crate) async fn end_envoys(&mut self) -> Result<()> {
+        for (at, _) in &self.envoys {
             if let Some(job) = self.jobs.get_mut(*at).and_then(Option::take) {
                 end(job).await?;
             }
+        }
+        self.check_logs()
+    }
+
+    /// Checks that the logs of all Envoys have neither warnings nor lines of the filter so far.
+    ///
+    /// # Errors
+    /// When one has.
+    pub(crate) fn check_logs(&self) -> Result<()> {
+        for (_, log) in &self.envoys {
             let log = fs::read_to_string(log)?;
-            let mut lines = log.lines();
-            let line = lines.find(|line| !line.ends_with(OF_ENVOY));
-            ensure!(
-                line.is_none(),
-                "the log of an Envoy of {} has {line:?}",
-                self.name
-            );
+            if let Some(line) = complaint(&log) {
+                bail!("the log of an Envoy of {} has {line}", self.name);
+            }
         }
         Ok(())
     }

@@ -141,6 +141,7 @@ fn every_envoy_of_the_examples_has_a_good_filter() {
         "quickstart",
         "demo/quickstart",
         "examples/jwt",
+        "examples/matcher",
         "examples/dynamic-module",
         "examples/tls",
     ]
@@ -155,7 +156,7 @@ fn every_envoy_of_the_examples_has_a_good_filter() {
         );
         good += 1;
     }
-    assert_eq!(good, 5);
+    assert_eq!(good, 6);
 }
 
 #[test]
