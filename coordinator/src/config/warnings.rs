@@ -213,7 +213,7 @@ mod tests {
             ),
             (
                 "limits: [{match: 'a*', requests: {rate: 5}}, {match: 'ab[cd]', requests: {rate: 1}}]",
-                "1:53: limits[1].match: \"ab[cd]\" is never used: limits[0] matches every scope that it \
+                "1:54: limits[1].match: \"ab[cd]\" is never used: limits[0] matches every scope that it \
                  does, and the first match decides",
             ),
             (
