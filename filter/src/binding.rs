@@ -3,7 +3,7 @@
 use core::cell::{Cell, RefCell};
 use core::fmt;
 
-use tollgate_engine::{Charge, Decision};
+use tollgate_engine::{Charge, Decision, InUse};
 
 use crate::bound_stream::BoundStream;
 use crate::config::Config;
@@ -29,8 +29,8 @@ pub struct Binding {
 // === impl Binding ===
 
 impl Binding {
-    /// Makes `worker` take `config` over, beside others that are in use. `unknown` are the fields of it
-    /// that nobody knows, of which one worker of the process warns.
+    /// Makes `worker` take `config` over, beside others that are in use, for as long as its `user` exists. `unknown`
+    /// are the fields of it that nobody knows, of which one worker of the process warns.
     ///
     /// # Errors
     /// If the host knows no metrics.
@@ -38,12 +38,13 @@ impl Binding {
         worker: &mut Worker<H>,
         config: &Config,
         unknown: &[String],
+        user: &InUse,
     ) -> Result<Self, HostError> {
         if !unknown.is_empty() {
             let unknown = unknown.join(", ");
             worker.warn_once(format!("tollgate: ignored unknown fields: {unknown}"));
         }
-        let root = worker.configure(config)?;
+        let root = worker.configure(config, user)?;
         let names = config.engine.rules.iter().map(|rule| rule.name.clone());
         let named = names.zip(root.plain.rules.iter().cloned()).collect();
         let routes = config.per_route.then(|| RefCell::new(Routes::new(named)));

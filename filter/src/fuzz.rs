@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use prost::Message;
 use tollgate_core::lease::Unit;
-use tollgate_engine::{Charge, Decision, Identity, codec};
+use tollgate_engine::{Charge, Decision, Identity, InUse, codec};
 use tollgate_proto::{number, v1};
 
 use crate::bound_stream::BoundStream;
@@ -66,6 +66,7 @@ struct Proxy {
     process: Rc<Process>,
     worker: Worker<Fake>,
     root: BoundRoot,
+    _user: InUse,
     stream: u32,
     /// Charge of the latest stream.
     charge: Box<Charge>,
@@ -82,11 +83,13 @@ impl Proxy {
             process: 7,
         };
         let mut worker = Worker::new(Fake::new(process), identity, config);
-        let root = worker.configure(config).unwrap();
+        let user = InUse::default();
+        let root = worker.configure(config, &user).unwrap();
         Self {
             process: Rc::clone(process),
             worker,
             root,
+            _user: user,
             stream: 0,
             charge: Box::default(),
         }

@@ -26,6 +26,8 @@ pub(crate) struct Metrics {
     rules: Vec<OfRule>,
     /// In the order of [`levels`].
     gauges: Vec<Metric>,
+    /// Whether there was a rule without metrics.
+    is_full: bool,
     /// Waits of requests for their turn, in milliseconds, whatever became of them.
     wait_ms: Option<Metric>,
     /// Costs of requests that could not be read.
@@ -104,13 +106,14 @@ impl Metrics {
         let names = names.map(|(outcome, cause, _)| format!("{outcome}.{rule}.{cause}"));
         let names: Vec<_> = names.collect();
         let is_known = names.iter().all(|name| self.metrics.contains_key(name));
-        if !is_known && self.metrics.len() >= METRICS_MAX {
-            let message = format!("tollgate: too many metrics: those of rule {rule} are not shown");
+        let has_room = is_known || self.metrics.len() < METRICS_MAX;
+        if !has_room && !core::mem::replace(&mut self.is_full, true) {
+            let message =
+                format!("tollgate: too many metrics: none of rule {rule} and of later ones");
             host.log(Level::Warn, &message);
-            return Ok(Vec::new());
         }
-        let counters = names.iter().map(|name| self.counter(host, name));
-        counters.collect()
+        let names = names.iter().filter(|_| has_room);
+        names.map(|name| self.counter(host, name)).collect()
     }
 
     /// Hands over what the engine has counted since the last time, and how the process stands.

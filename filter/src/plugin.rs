@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::Action;
-use tollgate_engine::{Decision, Identity, Refusal};
+use tollgate_engine::{Decision, Identity, InUse, Refusal};
 
 use crate::binding::Binding;
 use crate::bound_stream::BoundStream;
@@ -43,6 +43,8 @@ struct Plugin {
     worker: Shared,
     binding: Binding,
     period: Cell<Duration>,
+    /// Keeps its rules.
+    _user: InUse,
 }
 
 /// A stream; the worker remembers nothing of most, but of those that are held or counted.
@@ -102,15 +104,17 @@ impl Root {
         let (mut config, unknown) = Config::parse(&configuration()?)?;
         config.compile(&host)?;
         let worker = worker(&config)?;
+        let user = InUse::default();
         let binding = {
             let mut worker = worker.try_borrow_mut().map_err(|_| Rejected::Reentered)?;
-            Binding::new(&mut worker, &config, &unknown)?
+            Binding::new(&mut worker, &config, &unknown, &user)?
         };
         host.set_tick_period(config.engine.tick)?;
         Ok(Plugin {
             worker,
             binding,
             period: Cell::new(config.engine.tick),
+            _user: user,
         })
     }
 }

@@ -75,8 +75,6 @@ pub(crate) struct BoundRoot {
     formats: Formats,
     /// Whether a rule marks requests.
     pub(crate) marks: bool,
-    /// Keeps the ids of the rules its own.
-    _in_use: InUse,
 }
 
 /// A rule as a root context uses it.
@@ -112,13 +110,17 @@ impl<H: Host + Clone> Worker<H> {
         }
     }
 
-    /// Takes over the settings of a configuration and binds its rules to those of the engine. No
-    /// effects outside of the VM but metrics.
-    pub(crate) fn configure(&mut self, config: &Config) -> Result<BoundRoot, HostError> {
+    /// Takes over the settings of a configuration and binds its rules to those of the engine, for as long as its `user`
+    /// exists. No effects outside of the VM but metrics.
+    pub(crate) fn configure(
+        &mut self,
+        config: &Config,
+        user: &InUse,
+    ) -> Result<BoundRoot, HostError> {
         self.metrics.define(&self.host)?;
-        let root = self.engine.configure(&config.engine);
+        let root = self.engine.configure(&config.engine, user);
         self.metrics.define_rules(&self.host, &self.engine)?;
-        self.conflicts.add(&root.in_use, self.host.now(), config);
+        self.conflicts.add(user, self.host.now(), config);
         let names = config.engine.rules.iter().map(|rule| &rule.name);
         let rules = root.rules.into_iter().zip(names.zip(&config.rules));
         let rules = rules.map(|(id, (name, rule))| self.bind(id, name, rule));
@@ -127,7 +129,6 @@ impl<H: Host + Clone> Worker<H> {
             settings: root.settings,
             formats: config.admitted_headers,
             marks: config.rules.iter().any(|rule| rule.terms.marks),
-            _in_use: root.in_use,
         })
     }
 

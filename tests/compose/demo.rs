@@ -86,8 +86,14 @@ impl Demo {
     /// When one has.
     pub(crate) fn check_envoys(&self) -> Result<()> {
         let services = self.run(&["config", "--services"])?;
-        for service in services.lines().filter(|name| name.starts_with("envoy")) {
+        let services: Vec<_> = services
+            .lines()
+            .filter(|name| name.starts_with("envoy"))
+            .collect();
+        ensure!(!services.is_empty(), "there is no Envoy");
+        for service in services {
             let log = self.run(&["logs", "--no-color", "--no-log-prefix", service])?;
+            ensure!(!log.is_empty(), "{service} has logged nothing");
             let line = complaint(&log);
             ensure!(line.is_none(), "the log of {service} has {line:?}");
         }

@@ -9,8 +9,8 @@ use tollgate_core::lease::ResourceId;
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::Tokens;
 use tollgate_engine::{
-    Decision, Effect, Engine, Formats, Host as _, LimitStatus, Refusal, Refuser, Reply, Report,
-    Request, Root, RuleId, ScopeLevel, StreamEnd,
+    Decision, Effect, Engine, Formats, Host as _, InUse, LimitStatus, Refusal, Refuser, Reply,
+    Report, Request, Root, RuleId, ScopeLevel, StreamEnd,
 };
 
 use crate::charge::Charge;
@@ -36,6 +36,7 @@ pub(crate) struct Shared {
 pub(crate) struct Worker {
     engine: Engine<ClientHost>,
     root: Root,
+    _user: InUse,
     /// Names of the rules, in the order of `root.rules`.
     names: Vec<String>,
     formats: Formats,
@@ -87,10 +88,12 @@ impl Worker {
     pub(crate) fn new(settings: &Settings, random: [u8; 24]) -> Self {
         let config = settings.engine_config();
         let mut engine = Engine::new(ClientHost::new(), settings.identity(random), config.clone());
-        let root = engine.configure(&config);
+        let user = InUse::default();
+        let root = engine.configure(&config, &user);
         Self {
             engine,
             root,
+            _user: user,
             names: config.rules.into_iter().map(|rule| rule.name).collect(),
             formats: settings.formats,
             waiting: HashMap::new(),

@@ -48,10 +48,11 @@ pub(super) fn warnings(raw: &RawConfig, config: &Config) -> Vec<ConfigError> {
 fn covered(check: &mut Check, limits: &[LocatedValue<RawLimit>]) {
     let texts = limits.iter().map(|limit| limit.value.pattern()).enumerate();
     let texts = texts.filter_map(|(i, text)| Some((i, text?)));
-    let mut earlier: Vec<(usize, &str)> = Vec::new();
+    let mut prefixes: Vec<(usize, &str)> = Vec::new();
     for (i, text) in texts.filter(|(_, text)| RawLimit::is_glob(text)) {
-        let covers = |(_, earlier): &&(usize, &str)| is_covered(text.as_str(), earlier);
-        if let Some((first, _)) = earlier.iter().find(covers) {
+        let literal = literal_of(text.as_str());
+        let covers = |(_, prefix): &&(usize, &str)| literal.starts_with(prefix);
+        if let Some((first, _)) = prefixes.iter().find(covers) {
             let rule = format!(
                 "{:?} is never used: limits[{first}] matches every scope that it does, and the \
                  first match decides",
@@ -59,16 +60,15 @@ fn covered(check: &mut Check, limits: &[LocatedValue<RawLimit>]) {
             );
             check.refuse_value(text, format!("limits[{i}].match"), rule);
         }
-        earlier.push((i, text.as_str()));
+        if let Some("*") = text.as_str().strip_prefix(literal) {
+            prefixes.push((i, literal));
+        }
     }
 }
 
-fn is_covered(glob: &str, earlier: &str) -> bool {
-    let prefix = earlier
-        .strip_suffix('*')
-        .filter(|prefix| !prefix.contains(GLOB_CHARACTERS));
-    let literal = glob.find(GLOB_CHARACTERS).map_or(glob, |end| &glob[..end]);
-    prefix.is_some_and(|prefix| literal.starts_with(prefix))
+/// The beginning of a glob, before its first character of a pattern.
+fn literal_of(glob: &str) -> &str {
+    glob.find(GLOB_CHARACTERS).map_or(glob, |end| &glob[..end])
 }
 
 /// Warns of limits of one scope that let more pass than its group does.

@@ -303,29 +303,22 @@ impl Router {
         context: CallContext,
     ) -> Result<v1::RefreshResponse, RouteError> {
         if context.from_child {
-            return self.forward_alone(remote, refresh, true).await;
+            return self.forward_for_child(remote, refresh).await;
         }
         let url = remote.master.peer.grpc_url();
         let forwarded = remote.forwarded(refresh.into());
         let answer = self.forwarder.forward(&url, forwarded, context.timeout);
-        match remote.in_time(answer).await? {
-            Some(answer) => remote.checked(answer),
-            None => self.forward_alone(remote, refresh, false).await,
-        }
+        remote.checked(remote.in_time(answer).await?)
     }
 
-    /// Makes a call for one refresh: to a node that knows no other, or for a child, which needs the
-    /// names of those above it.
-    async fn forward_alone(
+    /// Makes a call for one refresh of a child, which needs the names of those above it.
+    async fn forward_for_child(
         &self,
         remote: &RemoteMaster,
         refresh: &Refresh,
-        from_child: bool,
     ) -> Result<v1::RefreshResponse, RouteError> {
         let mut request = remote.request(v1::RefreshRequest::from(refresh));
-        if from_child {
-            self.ancestors.name_child(request.metadata_mut());
-        }
+        self.ancestors.name_child(request.metadata_mut());
         let mut client = LeaseServiceClient::new(remote.channel());
         let response = remote.respond(client.refresh(request)).await?;
         self.ancestors.read_master_path(response.metadata());

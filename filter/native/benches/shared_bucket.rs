@@ -19,8 +19,8 @@ use tollgate_core::client::Policy;
 use tollgate_core::message::Release;
 use tollgate_core::units::{Capacity, Instant, Tokens};
 use tollgate_engine::{
-    Call, Cas, Decision, Engine, EngineConfig, Host, HostError, HostFailure, Identity, Level,
-    Overflow, OwnSlots, Root, RuleConfig, SharedMemory, Written,
+    Call, Cas, Decision, Engine, EngineConfig, Host, HostError, HostFailure, Identity, InUse,
+    Level, Overflow, OwnSlots, Root, RuleConfig, SharedMemory, Written,
 };
 
 criterion_main!(shared_bucket);
@@ -82,6 +82,7 @@ struct ThreadHost {
 struct Worker {
     engine: Engine<ThreadHost>,
     root: Root,
+    _user: InUse,
     process: Arc<Process>,
     keys: Arc<Vec<String>>,
     next: usize,
@@ -185,8 +186,10 @@ impl Worker {
         };
         let mut engine = Engine::new(host, identity, config.clone());
         let earned_per_second = rate * keys.len() as u64;
+        let user = InUse::default();
         Self {
-            root: engine.configure(&config),
+            root: engine.configure(&config, &user),
+            _user: user,
             engine,
             batch_nanos: BATCH * 1_100_000_000 / earned_per_second,
             process,

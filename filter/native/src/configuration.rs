@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate_engine::InUse;
 use tollgate_filter::{Binding, Config, ConfigError, HostError, Kind, Level, Worker};
 
 use crate::address_calls;
@@ -23,6 +24,8 @@ pub(crate) struct Configuration {
     pub(crate) config: Config,
     /// Fields of it that this version does not know.
     pub(crate) unknown: Vec<String>,
+    /// Keeps its rules in all engines.
+    user: InUse,
     pub(crate) process: Arc<Process>,
 }
 
@@ -81,6 +84,7 @@ impl Configuration {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             config,
             unknown,
+            user: InUse::default(),
             process,
         };
         Ok((Arc::new(configuration), metric_ids))
@@ -108,6 +112,11 @@ impl Configuration {
             resume_unwind(panic);
         }
         Ok(())
+    }
+
+    /// Makes an engine take it over.
+    pub(crate) fn bind(&self, worker: &mut Worker<NativeHost>) -> Result<Binding, HostError> {
+        Binding::new(worker, &self.config, &self.unknown, &self.user)
     }
 
     /// Returns the stream that Envoy calls `number` in this configuration.
@@ -157,7 +166,7 @@ fn defined(
     let (bound, subject) = at_hand::with(subject, || {
         let host = NativeHost::detached(process);
         let mut worker = Worker::new(host, process.identity(), config);
-        Binding::new(&mut worker, config, unknown).map(|_| ())
+        Binding::new(&mut worker, config, unknown, &InUse::default()).map(|_| ())
     });
     bound?;
     match subject {

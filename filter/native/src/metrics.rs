@@ -7,6 +7,8 @@ use tollgate_filter::{Kind, METRICS_MAX, Metric};
 /// Numbers that one configuration has in Envoy for metrics of the process.
 pub(crate) type MetricIds = BTreeMap<Metric, usize>;
 
+/// Room for metrics that are no rule's.
+const FIXED_MAX: usize = 100;
 /// The number of metrics that Envoy does not know.
 pub(crate) const NOT_SHOWN: Metric = Metric(u32::MAX);
 
@@ -20,16 +22,15 @@ pub(crate) struct Metrics {
 // === impl Metrics ===
 
 impl Metrics {
-    /// Returns the number of a metric; beyond [`METRICS_MAX`], [`NOT_SHOWN`].
+    /// Returns the number of a metric; [`NOT_SHOWN`] if there are too many.
     pub(crate) fn number(&mut self, kind: Kind, name: &str) -> Metric {
         if let Some(metric) = self.by_name.get(name) {
             return *metric;
         }
-        let number = u32::try_from(self.kinds.len()).ok();
-        let number = number.filter(|_| self.kinds.len() < METRICS_MAX);
-        let Some(metric) = number.map(Metric) else {
+        if self.kinds.len() >= METRICS_MAX + FIXED_MAX {
             return NOT_SHOWN;
-        };
+        }
+        let metric = Metric(u32::try_from(self.kinds.len()).unwrap_or(u32::MAX));
         self.kinds.push(kind);
         self.by_name.insert(name.to_owned(), metric);
         metric

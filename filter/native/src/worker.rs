@@ -108,8 +108,7 @@ impl WorkerCell {
     /// Makes the engine take a configuration over that streams of its thread may have later.
     pub(crate) fn take_over(&self, configuration: &Configuration) {
         if let Some(mut worker) = self.lock() {
-            let bound = Binding::new(&mut worker, &configuration.config, &configuration.unknown);
-            if let Err(error) = bound {
+            if let Err(error) = configuration.bind(&mut worker) {
                 worker.complain(&error);
             }
         }
@@ -212,13 +211,13 @@ impl Bound {
         let own = process.configuration(configuration.id);
         let binding = {
             let mut engine = worker.lock().ok_or(lost)?;
-            let binding = Binding::new(&mut engine, &configuration.config, &configuration.unknown)?;
+            let binding = configuration.bind(&mut engine)?;
             // A configuration that is being replaced must not have the last word.
             if let Some(latest) = process
                 .latest()
                 .filter(|latest| latest.id != configuration.id)
             {
-                Binding::new(&mut engine, &latest.config, &[])?;
+                latest.bind(&mut engine)?;
             }
             binding
         };

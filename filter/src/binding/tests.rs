@@ -16,6 +16,7 @@ struct Proxy {
     host: Fake,
     worker: Worker<Fake>,
     binding: Binding,
+    _user: InUse,
     streams: u32,
     /// Metadata of the route.
     route: Option<&'static [u8]>,
@@ -36,11 +37,13 @@ impl Proxy {
         };
         let host = Fake::new(&Process::new());
         let mut worker = Worker::new(host.clone(), identity, &config);
-        let binding = Binding::new(&mut worker, &config, &unknown).unwrap();
+        let user = InUse::default();
+        let binding = Binding::new(&mut worker, &config, &unknown, &user).unwrap();
         Self {
             host,
             worker,
             binding,
+            _user: user,
             streams: 0,
             route: None,
         }
@@ -261,7 +264,8 @@ fn names_of_rules_of_another_filter_of_the_worker_are_no_error() {
     let mut proxy = Proxy::with(&TEN.replacen('{', r#"{"per_route": true, "#, 1));
     let other = r#"{"coordinator": "c", "scopes": [{"name": "address", "key": {"header": "z"}}]}"#;
     let (other, _) = Config::parse(other.as_bytes()).unwrap();
-    Binding::new(&mut proxy.worker, &other, &[]).unwrap();
+    let user = InUse::default();
+    Binding::new(&mut proxy.worker, &other, &[], &user).unwrap();
     proxy
         .host
         .properties

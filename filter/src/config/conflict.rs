@@ -1,16 +1,14 @@
 //! Rules that two configurations define differently, such as those of two listeners: a process has one of each name.
 
-use core::fmt::Debug;
-
 use tollgate_engine::RuleConfig;
 
 use super::{Config, Rule};
 
 impl Config {
-    /// Returns what the two say differently of rules that they share, in words: of these settings the later ones count
-    /// for both.
+    /// Returns what the two say differently of rules that they share, in words: of these settings one counts for both.
     pub fn conflicts(&self, later: &Self) -> Vec<String> {
-        if self.engine.coordinator != later.engine.coordinator {
+        let is_shared = self.engine.coordinator == later.engine.coordinator;
+        if !is_shared || !self.engine.enabled || !later.engine.enabled {
             return Vec::new();
         }
         let shared = self.named_rules().flat_map(|(name, first)| {
@@ -35,35 +33,41 @@ impl Config {
 /// The settings of a rule that its process has once; keys and conditions are each configuration's own.
 fn differences(first: (&RuleConfig, &Rule), second: (&RuleConfig, &Rule)) -> Vec<String> {
     let ((a, rule_a), (b, rule_b)) = (first, second);
-    let (of_a, of_b) = (&a.policy, &b.policy);
-    let differences = [
-        difference("no_lease", of_a.no_lease, of_b.no_lease),
-        difference("safe_capacity", of_a.safe, of_b.safe),
-        difference("safe_bytes", of_a.safe_bytes, of_b.safe_bytes),
-        difference(
-            "safe_concurrency",
-            of_a.safe_concurrency,
-            of_b.safe_concurrency,
-        ),
-        difference("priority", of_a.priority, of_b.priority),
-        difference(
-            "first_lease_wait_ms",
-            of_a.first_lease_wait,
-            of_b.first_lease_wait,
-        ),
-        difference("max_debt_ms", of_a.max_debt, of_b.max_debt),
-        difference("enforced_percent", a.enforced, b.enforced),
-        difference("on_overflow", a.on_overflow, b.on_overflow),
-        difference("shape", a.shape, b.shape),
-        difference("plan", a.has_plans, b.has_plans),
-        difference("final_cost", &rule_a.final_cost, &rule_b.final_cost),
-        difference("refusal", &rule_a.terms, &rule_b.terms),
+    let texts = |rule: &RuleConfig| {
+        let policy = &rule.policy;
+        [
+            ("no_lease", format!("{:?}", policy.no_lease).to_lowercase()),
+            ("safe_capacity", policy.safe.to_string()),
+            ("safe_bytes", policy.safe_bytes.to_string()),
+            ("safe_concurrency", policy.safe_concurrency.to_string()),
+            ("priority", policy.priority.level().to_string()),
+            (
+                "first_lease_wait_ms",
+                policy.first_lease_wait.as_millis().to_string(),
+            ),
+            ("max_debt_ms", policy.max_debt.as_millis().to_string()),
+            (
+                "call_timeout_ms",
+                policy.call_timeout.as_millis().to_string(),
+            ),
+            ("enforced_percent", rule.enforced.to_string()),
+        ]
+    };
+    let both = texts(a).into_iter().zip(texts(b));
+    let differing = both.filter(|(first, second)| first != second);
+    let mut all: Vec<String> = differing
+        .map(|((field, first), (_, second))| format!("{field} is {first} and {second}"))
+        .collect();
+    let others = [
+        ("on_limit", a.shape != b.shape || a.marks != b.marks),
+        ("on_overflow", a.on_overflow != b.on_overflow),
+        ("plan", a.has_plans != b.has_plans),
+        ("final_cost", rule_a.final_cost != rule_b.final_cost),
+        ("refusal", rule_a.terms != rule_b.terms),
     ];
-    differences.into_iter().flatten().collect()
-}
-
-fn difference<T: PartialEq + Debug>(field: &str, first: T, second: T) -> Option<String> {
-    (first != second).then(|| format!("{field} is {first:?} and {second:?}"))
+    let others = others.into_iter().filter(|(_, differs)| *differs);
+    all.extend(others.map(|(field, _)| format!("{field} differs")));
+    all
 }
 
 #[cfg(test)]
@@ -94,8 +98,20 @@ mod tests {
             ),
             (
                 r#""scopes""#,
+                r#""enabled": false, "max_debt_ms": 7, "scopes""#,
+                None,
+            ),
+            (
+                r#""tenant","#,
+                r#""tenant", "refusal": {"body": "no"}, "on_limit": "mark","#,
+                Some(
+                    "rule tenant: enforced_percent is 100 and 0, on_limit differs, refusal differs",
+                ),
+            ),
+            (
+                r#""scopes""#,
                 r#""max_debt_ms": 7, "scopes""#,
-                Some("rule tenant: max_debt_ms is 10s and 7ms"),
+                Some("rule tenant: max_debt_ms is 10000 and 7"),
             ),
         ];
         for (old, new, want) in rows {

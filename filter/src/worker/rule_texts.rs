@@ -25,7 +25,7 @@ struct RuleText {
 // === impl RuleTexts ===
 
 impl RuleTexts {
-    /// Adds a rule, or puts it in the place of the one before of this name.
+    /// Adds a rule, or puts it in the place of the one before of this id.
     pub(super) fn insert(&mut self, id: RuleId, name: &str, rule: &Rule) {
         let text = RuleText {
             name: name.to_owned(),

@@ -38,6 +38,7 @@ fn rule_with(rule: &str, fields: &str) -> Config {
 struct Proxy {
     worker: Worker<Fake>,
     root: BoundRoot,
+    user: InUse,
     streams: u32,
 }
 
@@ -50,12 +51,20 @@ impl Proxy {
             process: 1,
         };
         let mut worker = Worker::new(Fake::new(&Process::new()), identity, config);
-        let root = worker.configure(config).unwrap();
+        let user = InUse::default();
+        let root = worker.configure(config, &user).unwrap();
         Self {
             worker,
             root,
+            user,
             streams: 100,
         }
+    }
+
+    fn configure(&mut self, config: &Config) {
+        let user = InUse::default();
+        self.root = self.worker.configure(config, &user).unwrap();
+        self.user = user;
     }
 
     fn host(&self) -> &Fake {
@@ -561,7 +570,7 @@ fn a_new_configuration_keeps_the_balances() {
     proxy.lease("acme", 100.0);
     proxy.admitted("acme", 300);
     let changed = one_rule(r#", "unknown": 1, "unknown_fields": "warn""#);
-    proxy.root = proxy.worker.configure(&changed).unwrap();
+    proxy.configure(&changed);
     assert!(matches!(proxy.of("acme"), Decision::Deny(_)));
 }
 
@@ -571,7 +580,7 @@ fn those_that_wait_are_told_by_their_own_configuration() {
     let other = one_rule(r#", "admitted_headers": ["draft03"]"#);
     assert_eq!(proxy.of("acme"), Decision::Hold);
     let held = proxy.streams;
-    proxy.worker.configure(&other).unwrap();
+    proxy.worker.configure(&other, &InUse::default()).unwrap();
     proxy.tick(Duration::from_millis(1));
     proxy.answer(100.0);
     assert!(proxy.noted(held, "ratelimit").is_some());

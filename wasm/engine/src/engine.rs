@@ -67,25 +67,21 @@ impl<H: Host> Engine<H> {
     }
 
     /// Takes over a configuration, beside others that are in use. The scopes of a rule whose name is
-    /// known already stay as they are. No effects outside of the engine.
-    pub fn configure(&mut self, config: &EngineConfig) -> Root {
+    /// known already stay as they are. No effects outside of the engine. Once its `user` has gone, which must not be
+    /// before its last stream, other rules may get the ids of its rules.
+    pub fn configure(&mut self, config: &EngineConfig, user: &InUse) -> Root {
         self.process.config = config.clone();
         self.sync.configure(config);
-        let in_use = InUse::default();
-        let settings = self.process.switches.bind(config, &in_use);
+        let settings = self.process.switches.bind(config, user);
         let rules = match config.enabled {
-            true => self.bind(config, &in_use),
+            true => self.bind(config, user),
             false => {
                 // Requests that wait go on with the next tick, if they are of this configuration.
                 self.queues.hurry(self.process.host.now(), |_| true);
                 Vec::new()
             }
         };
-        Root {
-            settings,
-            rules,
-            in_use,
-        }
+        Root { settings, rules }
     }
 
     fn bind(&mut self, config: &EngineConfig, user: &InUse) -> Vec<RuleId> {

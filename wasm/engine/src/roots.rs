@@ -14,8 +14,6 @@ pub struct Root {
     pub settings: RootSettings,
     /// The ids of its rules, in order; none if it limits nothing.
     pub rules: Vec<RuleId>,
-    /// To be dropped with its last stream: without it, other rules may get these ids.
-    pub in_use: InUse,
 }
 
 /// Settings of the requests of one configuration.

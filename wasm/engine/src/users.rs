@@ -13,10 +13,12 @@ pub struct Users<T>(Vec<(Weak<()>, T)>);
 // === impl Users ===
 
 impl<T> Users<T> {
-    /// Adds a user, and forgets those that have gone.
+    /// Adds a user, or what it brings now, and forgets those that have gone.
     pub fn add(&mut self, user: &InUse, brought: T) {
-        self.0.retain(|(user, _)| user.strong_count() > 0);
-        self.0.push((Arc::downgrade(&user.0), brought));
+        let user = Arc::downgrade(&user.0);
+        self.0
+            .retain(|(other, _)| other.strong_count() > 0 && !other.ptr_eq(&user));
+        self.0.push((user, brought));
     }
 
     /// Returns what its users brought, oldest first.
@@ -46,6 +48,7 @@ mod tests {
         let mut users = Users::default();
         let (first, second) = (InUse::default(), InUse::default());
         users.add(&first, 1);
+        users.add(&second, 3);
         users.add(&second, 2);
         let copy = first.clone();
         drop(first);

@@ -1,5 +1,7 @@
 //! Configurations of the filter: JSON alone, or within an Envoy's configuration, checked by the filter's own parser.
 
+use std::collections::BTreeSet;
+
 use tollgate_filter::{Config, ConfigError};
 
 use super::located::{Node, Place, Shape, place_of};
@@ -13,7 +15,8 @@ const MODULE_TYPE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.Dyna
 #[derive(Debug)]
 pub(super) struct Filters {
     text: String,
-    found: Vec<Found>,
+    /// Each with the process that it is of: what shares a table.
+    found: Vec<(String, Found)>,
 }
 
 /// A filter's configuration.
@@ -46,12 +49,12 @@ impl Filters {
             // A filter's JSON that is none is still nothing for a coordinator.
             let is_filter = text.trim_start().starts_with('{') && text.contains("\"scopes\"");
             let start = Place { line: 1, column: 1 };
-            let found = vec![Found::Text(text.clone(), start)];
+            let found = vec![(String::new(), Found::Text(text.clone(), start))];
             return is_filter.then_some(Self { text, found });
         };
         let is_filter = root.value.get("scopes").is_some() && root.value.get("limits").is_none();
         let found = match is_filter {
-            true => vec![Found::Object(root)],
+            true => vec![(String::new(), Found::Object(root))],
             false => {
                 let mut found = Vec::new();
                 search(&root, &mut found);
@@ -64,15 +67,15 @@ impl Filters {
     /// Returns what is wrong with them, and where two of an Envoy contradict each other.
     pub(super) fn check(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let mut before = Vec::new();
-        for found in &self.found {
+        let mut earlier: Vec<(&str, Config)> = Vec::new();
+        for (process, found) in &self.found {
             match Config::parse(found.json().as_bytes()) {
                 Ok((config, _)) => {
-                    let conflicts = before
-                        .iter()
-                        .flat_map(|first: &Config| first.conflicts(&config));
+                    let same = earlier.iter().filter(|(other, _)| other == process);
+                    let conflicts = same.flat_map(|(_, first)| first.conflicts(&config));
+                    let conflicts = BTreeSet::from_iter(conflicts).into_iter();
                     findings.extend(conflicts.map(|conflict| self.conflict(found, &conflict)));
-                    before.push(config);
+                    earlier.push((process, config));
                 }
                 Err(error) => findings.extend(self.errors(found, &error)),
             }
@@ -91,7 +94,7 @@ impl Filters {
             Found::Object(node) => place_of(node, "scopes"),
             Found::Text(_, outer) => *outer,
         };
-        let rule = format!("{conflict}: an Envoy has one rule of each name, and the later counts");
+        let rule = format!("{conflict}: an Envoy has one rule of each name");
         Finding {
             severity: Severity::Warning,
             line: Some(place.line),
@@ -172,7 +175,7 @@ impl Filters {
 // === free functions ===
 
 /// Adds the configurations of Tollgate's filters that are in `node`.
-fn search(node: &Node, found: &mut Vec<Found>) {
+fn search(node: &Node, found: &mut Vec<(String, Found)>) {
     let kind = node.value.get("@type").and_then(|kind| kind.value.as_str());
     let kind = kind.unwrap_or_default();
     let config = if kind.ends_with(WASM_TYPE) {
@@ -197,15 +200,28 @@ fn search(node: &Node, found: &mut Vec<Found>) {
         match config.value.as_str() {
             // Wasm filters of others have other texts.
             Some(text) if kind.ends_with(MODULE_TYPE) || text.contains("\"scopes\"") => {
-                found.push(Found::Text(text.to_owned(), at));
+                found.push((process_of(node), Found::Text(text.to_owned(), at)));
             }
             None if config.value.get("scopes").is_some() => {
-                found.push(Found::Object(config.clone()))
+                found.push((process_of(node), Found::Object(config.clone())));
             }
             _ => {}
         }
     }
     for child in node.value.children() {
         search(child, found);
+    }
+}
+
+/// The process of a filter: all modules are one, wasm filters one for each `vm_id` or, where that is blank, `root_id`.
+fn process_of(filter: &Node) -> String {
+    let config = filter.value.get("config");
+    let text = |node: Option<&Node>| Some(node?.value.as_str()?.to_owned());
+    let vm_id = text(config.and_then(|config| config.value.get("vm_config")?.value.get("vm_id")));
+    let root_id = text(config.and_then(|config| config.value.get("root_id")));
+    match (config, vm_id.filter(|id| !id.is_empty())) {
+        (None, _) => "module".to_owned(),
+        (_, Some(vm_id)) => format!("vm {vm_id}"),
+        (_, None) => format!("root {}", root_id.unwrap_or_default()),
     }
 }

@@ -113,24 +113,29 @@ fn a_filters_configuration_is_checked_by_its_own_parser() {
 }
 
 #[test]
-fn listeners_that_define_a_rule_differently_are_warned_of() {
-    let listener = |enforced: u8| {
+fn listeners_of_a_process_that_define_a_rule_differently_are_warned_of_once() {
+    let listener = |enforced: u8, vm: &str| {
         let rule = format!("{{name: a, key: {{header: x}}, enforced_percent: {enforced}}}");
         format!(
             "- '@type': type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm\n  \
-             config:\n    configuration:\n      value:\n        {{coordinator: c, scopes: [{rule}]}}\n"
+             config:\n    vm_config: {{vm_id: {vm}}}\n    configuration:\n      value:\n        \
+             {{coordinator: c, scopes: [{rule}]}}\n"
         )
     };
-    let check = |second: u8| {
-        let file = file(&format!("filters:\n{}{}", listener(100), listener(second)));
+    let check = |second: u8, vm: &str| {
+        let all = [listener(100, "a"), listener(100, "a"), listener(second, vm)];
+        let file = file(&format!("filters:\n{}", all.concat()));
         run(&["check", file.path().to_str().unwrap()])
     };
-    let (code, out, err) = check(0);
+    let (code, out, err) = check(0, "a");
     let warning =
-        "11:34: rule a: enforced_percent is 100 and 0: an Envoy has one rule of each name";
-    assert!(code == 0 && err.contains(warning), "{out}{err}");
-    let (code, out, err) = check(100);
-    assert!(code == 0 && !err.contains("rule a"), "{out}{err}");
+        ":19:34: rule a: enforced_percent is 100 and 0: an Envoy has one rule of each name\n";
+    assert!(code == 0 && err.ends_with(warning), "{out}{err}");
+    assert!(err.starts_with("tollgate: 1 warning in "), "{err}");
+    for (second, vm) in [(100, "a"), (0, "b")] {
+        let (code, out, err) = check(second, vm);
+        assert!(code == 0 && err.is_empty(), "{out}{err}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tollgate_core::message::SCOPES_MAX;
 use tollgate_proto::v1;
 use tonic::{Code, Request, Status};
@@ -31,8 +31,6 @@ const WAITING_MAX: usize = 4096;
 const SLOW_AFTER: Duration = Duration::from_millis(20);
 /// The most calls to one node under way.
 const CALLS_MAX: usize = 32;
-/// Time for which a node is asked one refresh at a time, because it is older than the call.
-const OLD_FOR: Duration = Duration::from_secs(60);
 /// The most nodes; the rest of a cluster, and room for addresses that nodes have had before.
 const NODES_MAX: usize = 128;
 
@@ -41,15 +39,7 @@ const NODES_MAX: usize = 128;
 pub struct Forwarder {
     peers: Channels,
     /// By URL. Held for a look-up only, never while anything is awaited.
-    queues: Arc<Mutex<BTreeMap<String, NodeQueue>>>,
-}
-
-/// Queue of refreshes to one node.
-#[derive(Clone, Debug)]
-struct NodeQueue {
-    refreshes: mpsc::Sender<QueuedRefresh>,
-    /// Time until which the node does not know the call, as far as is known.
-    old_until: Arc<Mutex<Option<Instant>>>,
+    queues: Arc<Mutex<BTreeMap<String, mpsc::Sender<QueuedRefresh>>>>,
 }
 
 /// Refresh that waits for its call.
@@ -68,7 +58,6 @@ struct NodeCalls {
     /// One that did not fit into the last call.
     left: Option<QueuedRefresh>,
     calls: JoinSet<()>,
-    old_until: Arc<Mutex<Option<Instant>>>,
 }
 
 // === impl Forwarder ===
@@ -82,71 +71,46 @@ impl Forwarder {
         }
     }
 
-    /// Passes a refresh on to the node at `url`. `None` if the node is too old for that.
+    /// Passes a refresh on to the node at `url`.
     pub(super) async fn forward(
         &self,
         url: &str,
         refresh: v1::ForwardedRefresh,
         timeout: Duration,
-    ) -> Option<Result<v1::RefreshResponse, Status>> {
-        let queue = self.queue(url);
-        if queue.is_old() {
-            return None;
-        }
+    ) -> Result<v1::RefreshResponse, Status> {
         let (answer, answered) = oneshot::channel();
         let queued = QueuedRefresh {
             refresh,
             timeout,
             answer,
         };
-        if queue.refreshes.try_send(queued).is_err() {
-            return Some(Err(Status::unavailable(
-                "too many refreshes wait for the node",
-            )));
+        if self.queue(url).try_send(queued).is_err() {
+            let reason = "too many refreshes wait for the node";
+            return Err(Status::unavailable(reason));
         }
         let gone = |_| Err(Status::unavailable("the call to the node was given up"));
-        match answered.await.unwrap_or_else(gone) {
-            Err(status) if status.code() == Code::Unimplemented => None,
-            answer => Some(answer),
-        }
+        answered.await.unwrap_or_else(gone)
     }
 
-    fn queue(&self, url: &str) -> NodeQueue {
+    fn queue(&self, url: &str) -> mpsc::Sender<QueuedRefresh> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(queue) = queues.get(url).filter(|queue| !queue.refreshes.is_closed()) {
+        if let Some(queue) = queues.get(url).filter(|queue| !queue.is_closed()) {
             return queue.clone();
         }
         if queues.len() >= NODES_MAX {
             queues.clear();
         }
-        let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        let queue = NodeQueue {
-            refreshes: sender,
-            old_until: Arc::default(),
-        };
+        let (queue, receiver) = mpsc::channel(WAITING_MAX);
         let calls = NodeCalls {
             peers: self.peers.clone(),
             url: url.to_owned(),
             refreshes: receiver,
             left: None,
             calls: JoinSet::new(),
-            old_until: Arc::clone(&queue.old_until),
         };
         tokio::spawn(calls.run());
         queues.insert(url.to_owned(), queue.clone());
         queue
-    }
-}
-
-// === impl NodeQueue ===
-
-impl NodeQueue {
-    fn is_old(&self) -> bool {
-        let old_until = self
-            .old_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        old_until.is_some_and(|until| Instant::now() < until)
     }
 }
 
@@ -206,7 +170,6 @@ impl NodeCalls {
     /// Makes a call in a task of its own, which drops `done` at its end.
     fn start(&mut self, call: Vec<QueuedRefresh>, done: oneshot::Sender<()>) {
         let client = self.peers.channel(&self.url).map(ForwardServiceClient::new);
-        let old_until = Arc::clone(&self.old_until);
         self.calls.spawn(async move {
             let _done = done;
             let time = call.iter().map(|queued| queued.timeout).max();
@@ -220,13 +183,6 @@ impl NodeCalls {
                 Ok(mut client) => client.forward(request).await,
                 Err(error) => Err(Status::unavailable(error.to_string())),
             };
-            if answers
-                .as_ref()
-                .is_err_and(|status| status.code() == Code::Unimplemented)
-            {
-                let mut old_until = old_until.lock().unwrap_or_else(PoisonError::into_inner);
-                *old_until = Some(Instant::now() + OLD_FOR);
-            }
             hand_out(answers.map(|answers| answers.into_inner().answers), waiting);
         });
     }
@@ -279,8 +235,6 @@ fn in_words(answer: v1::ForwardedAnswer) -> Result<v1::RefreshResponse, Status> 
         (0, None) => Err(Status::internal(
             "the node answered neither leases nor an error",
         )),
-        // A status within an answer says nothing of the call.
-        (code, _) if code == Code::Unimplemented as u32 => Err(Status::internal(answer.error)),
         (code, _) => {
             let code = i32::try_from(code).map_or(Code::Unknown, Code::from_i32);
             Err(Status::new(code, answer.error))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
-    Decision, Effect, Engine, Identity, Refusal, Report, Root, ScopeView, StreamEnd,
+    Decision, Effect, Engine, Identity, InUse, Refusal, Report, Root, ScopeView, StreamEnd,
 };
 
 use super::ProcessKind;
@@ -33,6 +33,7 @@ pub(super) struct Worker {
     number: u32,
     engine: Engine<WorkerHost>,
     root: Root,
+    _user: InUse,
     /// Tokens of calls and streams of the worker that had its place before.
     tokens_before: u32,
     tick_at: Instant,
@@ -82,11 +83,13 @@ impl Worker {
     ) -> Self {
         let number = host.worker;
         let mut engine = Engine::new(host, identity, kind.config.clone());
-        let root = engine.configure(&kind.config);
+        let user = InUse::default();
+        let root = engine.configure(&kind.config, &user);
         Self {
             number,
             engine,
             root,
+            _user: user,
             tokens_before: 0,
             tick_at,
             period: kind.config.tick,

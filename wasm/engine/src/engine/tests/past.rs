@@ -50,7 +50,7 @@ fn a_rule_keeps_its_id_until_its_scopes_are_forgotten() {
 #[test]
 fn a_rule_of_a_listener_that_is_idle_keeps_its_id() {
     let mut worker = Worker::new(&FakeProcess::new(), 1, &deployed(0));
-    let idle = worker.root.clone();
+    let (idle, _user) = (worker.root.clone(), worker.user.clone());
     for number in 1..9 {
         worker.configure(&deployed(number));
     }
@@ -67,10 +67,10 @@ fn the_host_fails_for_a_rule_beyond_the_bound() {
             ..deployed(number)
         };
         let mut worker = Worker::new(&FakeProcess::new(), 1, &config(0));
-        let mut roots = vec![worker.root.clone()];
+        let mut roots = vec![(worker.root.clone(), worker.user.clone())];
         for number in 1..=IN_USE_MAX {
             worker.configure(&config(number));
-            roots.push(worker.root.clone());
+            roots.push((worker.root.clone(), worker.user.clone()));
         }
         let without = match host_failure {
             HostFailure::Open => Decision::Admit,
@@ -78,7 +78,7 @@ fn the_host_fails_for_a_rule_beyond_the_bound() {
         };
         assert_eq!(worker.of("acme"), without);
         assert_eq!(worker.stats().host_failures.get(), 2);
-        worker.root = roots.swap_remove(1);
+        (worker.root, worker.user) = roots.swap_remove(1);
         assert_eq!(worker.admitted("acme", 9), 5);
         drop(roots);
         worker.configure(&config(IN_USE_MAX));

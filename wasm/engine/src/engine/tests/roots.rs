@@ -1,6 +1,7 @@
 //! Several configurations in one engine, as of the listeners of a proxy.
 
 use super::*;
+use crate::users::InUse;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -37,7 +38,7 @@ fn switched_off_elsewhere_nobody_is_let_go() {
     worker.waits(2);
     worker
         .engine
-        .configure(&off(rules([shaped(rule("other"))])));
+        .configure(&off(rules([shaped(rule("other"))])), &InUse::default());
     worker.waits(3);
     for _ in 0..90 {
         worker.tick(MS);
@@ -51,7 +52,7 @@ fn switched_off_elsewhere_nobody_is_let_go() {
 #[test]
 fn where_a_filter_with_the_same_rules_is_switched_off_later_requests_are_limited() {
     let mut worker = spent(&waits());
-    worker.engine.configure(&off(waits()));
+    worker.engine.configure(&off(waits()), &InUse::default());
     worker.waits(5);
     for _ in 0..90 {
         worker.tick(MS);
@@ -66,7 +67,9 @@ fn each_configuration_has_its_own_way_with_failures_of_the_host() {
         ..one_rule()
     };
     let mut worker = Worker::new(&FakeProcess::new(), 1, &closed);
-    let open = worker.engine.configure(&rules([rule("other")]));
+    let open = worker
+        .engine
+        .configure(&rules([rule("other")]), &InUse::default());
     worker.host().shared_data_fails.set(true);
     let refused = Decision::Deny(Refusal::HostFailure);
     assert_eq!(worker.of("acme"), refused);
@@ -98,7 +101,7 @@ fn each_configuration_has_its_own_reports() {
         ..one_rule()
     };
     let mut worker = Worker::new(&FakeProcess::new(), 1, &telling);
-    let silent = worker.engine.configure(&one_rule());
+    let silent = worker.engine.configure(&one_rule(), &InUse::default());
     let telling = worker.root.clone();
     worker.lease("acme", 100.0);
     for (root, limits) in [(&silent, 0), (&telling, 1), (&silent, 0), (&telling, 1)] {

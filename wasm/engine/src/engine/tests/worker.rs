@@ -18,12 +18,14 @@ use crate::roots::Root;
 use crate::rules::RuleId;
 use crate::stats::{ProcessStats, Refusals, Stats};
 use crate::testing::{FakeHost, FakeProcess};
+use crate::users::InUse;
 
 /// An engine, and the fate of its streams.
 pub(super) struct Worker {
     pub(super) engine: Engine<FakeHost>,
     pub(super) process: Rc<FakeProcess>,
     pub(super) root: Root,
+    pub(super) user: InUse,
     /// Rules that refuse requests without a key; the others do not apply to those.
     pub(super) needs_key: BTreeSet<RuleId>,
     /// The latest stream.
@@ -54,8 +56,10 @@ impl Worker {
         };
         let host = FakeHost::new(process);
         let mut engine = Engine::new(host, identity, config.clone());
+        let user = InUse::default();
         Self {
-            root: engine.configure(config),
+            root: engine.configure(config, &user),
+            user,
             engine,
             process: Rc::clone(process),
             needs_key: BTreeSet::new(),
@@ -70,7 +74,9 @@ impl Worker {
     }
 
     pub(super) fn configure(&mut self, config: &EngineConfig) {
-        self.root = self.engine.configure(config);
+        let user = InUse::default();
+        self.root = self.engine.configure(config, &user);
+        self.user = user;
     }
 
     pub(super) fn host(&self) -> &FakeHost {
@@ -104,9 +110,7 @@ impl Worker {
         max_wait: Option<Duration>,
     ) -> Decision {
         self.streams += 1;
-        let Root {
-            settings, rules, ..
-        } = self.root.clone();
+        let Root { settings, rules } = self.root.clone();
         let mut request = self.engine.begin(settings, self.streams, cost);
         for (rule, key) in rules.into_iter().zip(keys) {
             let added = match *key {
