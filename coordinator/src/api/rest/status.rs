@@ -202,7 +202,6 @@ impl Status {
             node.uptime_ms = Some(uptime_ms);
             node.refreshes_per_second = Some(refreshes_per_second);
         };
-        let names = app.parts.shards.rules().all();
         let peers = app.parts.peers.as_ref();
         let parent = app.parts.parent.as_ref();
         Ok(Self {
@@ -223,14 +222,9 @@ impl Status {
                 .iter()
                 .filter_map(|(id, _)| found.remove(id))
                 .collect(),
-            rules: names.map(|names| RuleStatus {
-                names,
-                known_for_ms: uptime_ms,
-            }),
-            unmatched_limit_count: 0,
-            unmatched_limits: Vec::new(),
-            unanswered: Vec::new(),
+            rules: RuleStatus::of(app.parts.shards.rules(), uptime_ms),
             version,
+            ..Self::default()
         })
     }
 }

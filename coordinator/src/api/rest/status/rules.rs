@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use super::Status;
 use crate::api::rest::App;
 use crate::config::{Config, KnownRules};
+use crate::leases::rules::RuleNames;
 
 /// The most unmatched limits in an answer.
 const UNMATCHED_MAX: usize = 100;
@@ -25,6 +26,15 @@ pub struct RuleStatus {
 // === impl RuleStatus ===
 
 impl RuleStatus {
+    /// Returns the names of a node that has started `known_for_ms` ago; `None` if it does not know all.
+    pub(super) fn of(names: &RuleNames, known_for_ms: u64) -> Option<Self> {
+        let names = names.all()?;
+        Some(Self {
+            names,
+            known_for_ms,
+        })
+    }
+
     /// Returns what is known of the rules with those that `config` names; `None` if that is too little
     /// to say that there are no others.
     pub fn known<'a>(&'a self, config: &'a Config) -> Option<KnownRules<'a>> {
