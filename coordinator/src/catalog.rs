@@ -40,6 +40,7 @@ pub use kind::{GroupKind, ObjectKind, OverrideKind, RaiseKind};
 pub use raise::Raise;
 pub use resolve::{GroupMembership, LimitSource, OwnLimits, ResolvedScope};
 pub use resolver::Resolver;
+pub use scope_kinds::rule_name;
 
 pub use write::{CatalogObject, Precondition, WriteOutcome, WriteRefusal};
 
@@ -157,6 +158,11 @@ impl Catalog {
     pub fn attached_count(&self, name: &str) -> usize {
         let stored = self.attached.get(name).copied().unwrap_or(0);
         stored + self.file.attached_count(name)
+    }
+
+    /// The scopes of all overrides, in order.
+    pub(crate) fn overrides(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.overrides.keys()
     }
 
     /// All raises, by scope.

@@ -45,6 +45,7 @@ pub mod shared_config;
 mod store;
 mod tls;
 pub mod tokens;
+mod unmatched;
 mod values;
 mod warnings;
 pub mod writer;
@@ -61,6 +62,7 @@ pub use rlqs::{RlqsDomain, RlqsDomains};
 pub use rls::{RLS_ENTRIES_MAX, RlsDomain, RlsDomains, RlsRule, kinds as rls_kinds};
 pub use store::StoreConfig;
 pub use tls::Tls;
+pub use unmatched::{KnownRules, UnmatchedLimit, UnmatchedSource};
 
 pub use crate::cluster::config::{Advertise, ClusterConfig, EtcdConfig, Login};
 
@@ -213,17 +215,27 @@ impl Config {
 
     /// Warnings about parts of the file that can never have an effect.
     pub fn warnings(&self) -> Vec<ConfigError> {
-        let text = self
-            .source
-            .as_ref()
-            .and_then(|source| utf8(&source.content).ok());
-        text.map_or_else(Vec::new, |text| self.warnings_of(text))
+        self.text()
+            .map_or_else(Vec::new, |text| self.warnings_of(text))
+    }
+
+    /// Warnings about limits of the file that match no scope of the rules that clients of a running
+    /// coordinator ask for, which has started `time` ago.
+    pub fn unmatched_warnings(&self, known: &KnownRules<'_>, time: &str) -> Vec<ConfigError> {
+        let raw = self.text().and_then(|text| yaml::read(text).ok());
+        raw.map_or_else(Vec::new, |raw| unmatched::warnings(&raw, self, known, time))
     }
 
     /// Warnings about `text`, of which this configuration was made.
     fn warnings_of(&self, text: &str) -> Vec<ConfigError> {
         let raw = yaml::read(text);
         raw.map_or_else(|_| Vec::new(), |raw| warnings::warnings(&raw, self))
+    }
+
+    /// The text of its file.
+    fn text(&self) -> Option<&str> {
+        let source = self.source.as_ref()?;
+        utf8(&source.content).ok()
     }
 
     /// Whether it shares limits, groups, attachments and the scopes of other protocols with other

@@ -10,6 +10,7 @@ pub mod metrics;
 pub mod nudges;
 pub mod parent;
 pub mod router;
+pub mod rules;
 pub mod shards;
 pub mod stats;
 pub mod view;

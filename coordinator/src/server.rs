@@ -30,6 +30,7 @@ use crate::leases::history::History;
 use crate::leases::nudges::{Nudges, follow_masters};
 use crate::leases::parent::{AncestorPath, Parent};
 use crate::leases::router::{Forwarder, Router};
+use crate::leases::rules::RuleNames;
 use crate::leases::shards::{ShardSupervisor, Shards};
 use crate::net::channels::Channels;
 use crate::net::tls::{CertificateOwner, ClientFiles, Credentials, Newest};
@@ -236,6 +237,7 @@ impl Server {
             clock,
             metrics: metrics.leases.clone(),
             nudges: nudges.clone(),
+            rules: RuleNames::default(),
             buckets,
         };
         let (supervisor, shards) = ShardSupervisor::new(settings, parent.clone());

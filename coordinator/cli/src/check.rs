@@ -10,9 +10,12 @@ use tollgate_coordinator::catalog::FileCatalog;
 use tollgate_coordinator::catalog::check::ConfigError;
 use tollgate_coordinator::config::{Config, Flags, LoadError, SourceFile};
 
+use crate::client::Client;
+use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::print;
 
+mod against;
 mod fallback;
 mod filter;
 mod located;
@@ -30,7 +33,9 @@ Examples:
   tollgate check envoy.yaml
       The same of each Tollgate filter in an Envoy's configuration, or of a filter's JSON alone.
   tollgate check --config tollgate.yaml --scope tenant/acme
-      The limits that the file gives to acme, by unit, each with its origin and the reason.";
+      The limits that the file gives to acme, by unit, each with its origin and the reason.
+  tollgate check tollgate.yaml --against http://127.0.0.1:7711
+      Also warns of limits of rules that no client of that coordinator has asked for.";
 
 /// Check a configuration file, of a coordinator or of the filter: report errors, and warn of parts that have no effect.
 ///
@@ -38,8 +43,8 @@ Examples:
 ///
 /// An error is a field, its value and the rule that it breaks. Warned of are limits that others come
 /// before whatever the scope, that a group is below, groups, weights and settings that nothing uses,
-/// and templates of `rls` and `rlqs` whose scopes have no limit. Nothing is asked but the file and the
-/// files for TLS that it names.
+/// and templates of `rls` and `rlqs` whose scopes have no limit. Nothing is asked but the file, the
+/// files for TLS that it names, and the coordinator of --against.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Check {
@@ -57,6 +62,12 @@ pub(crate) struct Check {
     /// known to a coordinator only, which `tollgate get scope` asks.
     #[arg(long, value_name = "SCOPE")]
     scope: Option<String>,
+
+    /// The admin API of a running coordinator: warn of limits of rules that none of its clients asks for.
+    ///
+    /// --token-file, --ca and the like are for it. It must have run for two minutes.
+    #[arg(long, value_name = "URL", conflicts_with = "scope")]
+    against: Option<String>,
 
     /// The admin API may be served beyond loopback even without TLS or without a token.
     #[arg(long)]
@@ -111,7 +122,8 @@ struct Problem {
 // === impl Check ===
 
 impl Check {
-    pub(crate) fn run(self, json: bool) -> Result<(), Failure> {
+    pub(crate) fn run(self, connection: &Connection) -> Result<(), Failure> {
+        let json = connection.json;
         let file = self.config.as_ref().or(self.file.as_ref());
         let file = file.map_or_else(|| Path::new(""), PathBuf::as_path);
         // A person at a terminal may well give it a pipe.
@@ -124,21 +136,39 @@ impl Check {
         let loaded = loaded.and_then(|source| Config::of_file(source, self.flags()));
         let good = loaded.map_err(|error| Problem::of_load(file, error));
         let good = good.and_then(|config| usable(file, config));
+        let warnings = match &good {
+            Ok(config) => self.warnings(config, connection)?,
+            Err(_) => Vec::new(),
+        };
         if json && (self.scope.is_none() || good.is_err()) {
-            return report(file, good);
+            return report(file, good, &warnings);
         }
         let config = good.map_err(|problem| Failure::Usage(anyhow!(problem.text)))?;
         if let Some(scope) = &self.scope {
             return scope::show(file, &config, scope, json);
         }
-        warn(file, &config.warnings());
+        warn(file, &warnings);
         print::lines(&format!("{}: {}", file.display(), summary(&config)))?;
         fallback::show(&fallbacks(&config))
     }
 
+    /// Returns the warnings about the file, and about it beside a running coordinator.
+    fn warnings(
+        &self,
+        config: &Config,
+        connection: &Connection,
+    ) -> Result<Vec<ConfigError>, Failure> {
+        let mut warnings = config.warnings();
+        if let Some(url) = &self.against {
+            let client = Client::at(connection, "--against", url)?;
+            warnings.extend(against::warnings(config, &client)?);
+        }
+        Ok(warnings)
+    }
+
     /// Checks the configurations of filters in a file.
     fn check_filters(&self, file: &Path, filters: &Filters, json: bool) -> Result<(), Failure> {
-        if self.scope.is_some() {
+        if self.scope.is_some() || self.against.is_some() {
             let error = anyhow!("{}: a filter's configuration has no limits", file.display());
             return Err(Failure::Usage(error));
         }
@@ -241,11 +271,15 @@ pub(crate) fn load(file: &Path, flags: Flags) -> Result<Config, Failure> {
 }
 
 /// Prints the result for programs.
-fn report(file: &Path, good: Result<Config, Problem>) -> Result<(), Failure> {
+fn report(
+    file: &Path,
+    good: Result<Config, Problem>,
+    warnings: &[ConfigError],
+) -> Result<(), Failure> {
     let is_good = good.is_ok();
     let (findings, fallbacks) = match good {
         Ok(config) => {
-            let warnings = Finding::all(Severity::Warning, &config.warnings());
+            let warnings = Finding::all(Severity::Warning, warnings);
             (warnings, fallbacks(&config))
         }
         Err(problem) => (problem.findings, Vec::new()),

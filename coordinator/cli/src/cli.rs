@@ -106,7 +106,7 @@ impl Cli {
         let json = self.connection.json;
         let client = || Client::new(&self.connection);
         match self.command {
-            Command::Check(check) => check.run(json),
+            Command::Check(check) => check.run(&self.connection),
             Command::Simulate(simulate) => simulate.run(json),
             Command::Serve(serve) => serve.run(),
             Command::Token(token) => token.run(json),

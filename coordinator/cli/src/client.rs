@@ -57,12 +57,20 @@ impl Client {
     /// # Errors
     /// If an option cannot be used.
     pub(crate) fn new(connection: &Connection) -> Result<Self, Failure> {
-        Self::try_new(connection).map_err(Failure::usage)
+        Self::at(connection, "--server", &connection.server)
     }
 
-    fn try_new(connection: &Connection) -> anyhow::Result<Self> {
+    /// A client of the coordinator at `server`, which `option` names, in the place of the connection's own.
+    ///
+    /// # Errors
+    /// If an option cannot be used.
+    pub(crate) fn at(connection: &Connection, option: &str, server: &str) -> Result<Self, Failure> {
+        Self::try_new(connection, option, server).map_err(Failure::usage)
+    }
+
+    fn try_new(connection: &Connection, option: &str, server: &str) -> anyhow::Result<Self> {
         let token = connection.token()?;
-        let server = base(&connection.server)?;
+        let server = base(option, server)?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             // The token goes nowhere but to the given server.
@@ -209,9 +217,9 @@ impl Call {
 
 // === free functions ===
 
-/// `server` without a slash at its end.
-fn base(server: &str) -> anyhow::Result<String> {
-    let bad = |rule: &str| anyhow!("--server: {server:?} {rule}");
+/// `server`, which `option` names, without a slash at its end.
+fn base(option: &str, server: &str) -> anyhow::Result<String> {
+    let bad = |rule: &str| anyhow!("{option}: {server:?} {rule}");
     let uri: Uri = server.parse().map_err(|_| bad("is no URL"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         return Err(bad("begins neither with http:// nor with https://"));
@@ -300,8 +308,11 @@ mod tests {
 
     #[test]
     fn a_server_is_a_url_of_http() {
-        assert_eq!(base("http://h:1/").unwrap(), "http://h:1");
-        assert_eq!(base("https://h/tollgate/").unwrap(), "https://h/tollgate");
+        assert_eq!(base("--server", "http://h:1/").unwrap(), "http://h:1");
+        assert_eq!(
+            base("--server", "https://h/tollgate/").unwrap(),
+            "https://h/tollgate"
+        );
         let rows = [
             ("", "is no URL"),
             ("localhost:7711", "begins neither"),
@@ -311,7 +322,7 @@ mod tests {
             ("http://me:secret@h", "has a user"),
         ];
         for (server, want) in rows {
-            let error = base(server).unwrap_err().to_string();
+            let error = base("--server", server).unwrap_err().to_string();
             assert!(
                 error.contains(want) && error.contains("--server"),
                 "{error}"

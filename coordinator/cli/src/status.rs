@@ -3,7 +3,7 @@
 use clap::Args;
 use tollgate_coordinator::api::rest::view::{
     Amount, BorrowedStatus, BusyResource, ClusterStatus, NodeStatus, ParentStatus, ResourceStats,
-    ShardStatus, Status as Answer,
+    ShardStatus, Status as Answer, UnmatchedLimit,
 };
 
 use crate::client::{Call, Client};
@@ -32,18 +32,8 @@ impl Status {
         print::lines(&head(client.server(), &status))?;
         status.cluster.as_ref().map_or(Ok(()), cluster)?;
         status.parent.as_ref().map_or(Ok(()), parent)?;
-        let rows: Vec<_> = status.units.iter().map(row).collect();
-        if rows.is_empty() {
-            return print::lines("no client has or wants a lease");
-        }
-        let header = "UNIT|RESOURCES|UNLIMITED|LEARNING|CAPACITY|HAS|WANTS|CLIENTS|WAITING";
-        print::table(header, rows)?;
-        let limited: Vec<_> = status.busiest.iter().filter_map(limited).collect();
-        if limited.is_empty() {
-            return Ok(());
-        }
-        let header = "WANTED MOST|UNIT|HAS|WANTS|AT MOST|LIMITED BY";
-        print::table(header, limited)
+        units(&status)?;
+        unmatched(&status)
     }
 }
 
@@ -62,6 +52,40 @@ pub(super) fn head(server: &str, status: &Answer) -> String {
         print::duration(status.uptime_ms),
         print::number("", status.refreshes_per_second),
     ))
+}
+
+/// Prints the sums by unit, and the resources of which clients want more than they have.
+fn units(status: &Answer) -> Result<(), Failure> {
+    let rows: Vec<_> = status.units.iter().map(row).collect();
+    if rows.is_empty() {
+        return print::lines("no client has or wants a lease");
+    }
+    let header = "UNIT|RESOURCES|UNLIMITED|LEARNING|CAPACITY|HAS|WANTS|CLIENTS|WAITING";
+    print::table(header, rows)?;
+    let limited: Vec<_> = status.busiest.iter().filter_map(limited).collect();
+    if limited.is_empty() {
+        return Ok(());
+    }
+    let header = "WANTED MOST|UNIT|HAS|WANTS|AT MOST|LIMITED BY";
+    print::table(header, limited)
+}
+
+/// Prints the limits that match no rule of any client.
+fn unmatched(status: &Answer) -> Result<(), Failure> {
+    let limits = &status.unmatched_limits;
+    let Some(rules) = status.rules.as_ref().filter(|_| !limits.is_empty()) else {
+        return Ok(());
+    };
+    let time = print::duration(rules.known_for_ms);
+    let row = |limit: &UnmatchedLimit| {
+        let source = limit.source.name().to_owned();
+        vec![limit.r#match.clone(), source, limit.reason(&time)]
+    };
+    print::table("LIMITS NOTHING|FROM|WHY", limits.iter().map(row).collect())?;
+    match status.unmatched_limit_count.saturating_sub(limits.len()) {
+        0 => Ok(()),
+        more => print::lines(&format!("and {more} more")),
+    }
 }
 
 /// Returns a row about a resource of which clients want more than they have.

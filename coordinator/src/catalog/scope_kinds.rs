@@ -73,6 +73,11 @@ impl ScopeKinds {
 
 // === free functions ===
 
+/// The name of the rule that `scope` is of: the text before its key, or its plan.
+pub fn rule_name(scope: &str) -> &str {
+    scope.split(['/', '@']).next().unwrap_or(scope)
+}
+
 /// Whether all ids that begin with `start` are those of overflow scopes, in which an Envoy puts what
 /// it has no slot for.
 pub fn is_overflow(start: &str) -> bool {

@@ -18,6 +18,7 @@ use crate::catalog::{ResolvedScope, Resolver};
 use crate::clock::Clock;
 use crate::leases::metrics::LeaseMetrics;
 use crate::leases::nudges::Nudges;
+use crate::leases::rules::RuleNames;
 
 mod derived;
 mod error;
@@ -52,6 +53,7 @@ pub struct Driver {
     clock: Clock,
     metrics: LeaseMetrics,
     nudges: Nudges,
+    rules: RuleNames,
     /// `Some` below a parent.
     parent: Option<ParentState>,
     events: mpsc::Receiver<DriverEvent>,
@@ -83,6 +85,7 @@ impl Driver {
             clock,
             metrics: settings.metrics.clone(),
             nudges: settings.nudges.clone(),
+            rules: settings.rules.clone(),
             parent: None,
             events,
             inherited: None,
@@ -195,6 +198,7 @@ impl Driver {
         client: &ClientRun,
         request: &ScopeRefresh,
     ) -> ScopeAnswer {
+        self.rules.add(&request.scope);
         let resolved = self.resolver.resolve(&request.scope);
         let home = check_home(self.origin, self.shards, resolved);
         let (server, parent) = (&mut self.server, self.parent.as_ref());

@@ -18,6 +18,7 @@ use tollgate_core::units::Instant;
 
 use crate::leases::drains::NodeDrains;
 use crate::leases::driver::DriverError;
+use crate::leases::rules::RuleNames;
 use crate::leases::stats::{ResourceVisitor, visit_resources};
 use crate::leases::view::{ScopeDetail, ScopePage};
 
@@ -32,6 +33,7 @@ pub use self::supervisor::ShardSupervisor;
 pub struct Shards {
     masterships: watch::Receiver<Arc<BTreeMap<ShardId, Mastership>>>,
     drains: NodeDrains,
+    rules: RuleNames,
 }
 
 // === impl Shards ===
@@ -56,6 +58,11 @@ impl Shards {
     pub fn epoch(&self) -> Epoch {
         let epochs = self.all().into_iter().map(|mastership| mastership.epoch());
         epochs.max().unwrap_or_default()
+    }
+
+    /// Names of the rules that this node has been asked for as a master.
+    pub fn rules(&self) -> &RuleNames {
+        &self.rules
     }
 
     /// Resolves when this node gains or loses a mastership.

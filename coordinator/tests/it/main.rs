@@ -27,4 +27,5 @@ mod rust_client;
 mod status;
 mod tls;
 mod tree;
+mod unmatched;
 mod writes;

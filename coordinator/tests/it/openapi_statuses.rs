@@ -19,6 +19,7 @@ use tollgate_coordinator::leases::driver::{DriverSettings, LeaseCount};
 use tollgate_coordinator::leases::history::History;
 use tollgate_coordinator::leases::metrics::LeaseMetrics;
 use tollgate_coordinator::leases::nudges::Nudges;
+use tollgate_coordinator::leases::rules::RuleNames;
 use tollgate_coordinator::leases::shards::ShardSupervisor;
 use tollgate_coordinator::observe::metrics::{Exporter, registry};
 use tollgate_core::cluster::ShardId;
@@ -220,6 +221,7 @@ async fn ended() -> SocketAddr {
         clock,
         metrics: metrics.clone(),
         nudges: Nudges::default(),
+        rules: RuleNames::default(),
         buckets: None,
     };
     let (supervisor, mut shards) = ShardSupervisor::new(settings, None);

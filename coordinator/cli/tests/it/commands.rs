@@ -22,6 +22,7 @@ mod shared_config;
 mod stored;
 mod terminal;
 mod tls;
+mod unmatched;
 
 const CONFIG: &str = "listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0'}
 limits:

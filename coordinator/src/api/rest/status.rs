@@ -16,6 +16,7 @@ use super::openapi::{BadRequest, ReadLeases};
 use super::peers::{Caller, view};
 use super::problem::RestError;
 use crate::catalog::GroupKind;
+use crate::config::UnmatchedLimit;
 use crate::leases::stats::{LeaseStats, ResourceStats};
 use crate::leases::view::{BusyResource, ms};
 
@@ -23,12 +24,14 @@ mod cluster;
 mod group;
 mod parent;
 mod query;
+mod rules;
 
 pub use self::cluster::{ClusterStatus, NodeStatus, ShardStatus};
 pub use self::group::{GroupBucket, GroupStatus, GroupUnit};
 pub use self::parent::{BorrowedStatus, ParentStatus};
 use self::query::StatusQuery;
 pub(super) use self::query::{RESOURCES_MAX, Shown, unit};
+pub use self::rules::RuleStatus;
 
 /// Status of the coordinator; in a cluster, of all nodes that answer.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
@@ -66,6 +69,18 @@ pub struct Status {
     /// The first of the selected resources in the order of the query. By default the busiest: first
     /// by how much of the capacity is wanted, then by how much is.
     pub busiest: Vec<BusyResource>,
+    /// The rules that clients ask for; absent if a node did not answer or knows too many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub rules: Option<RuleStatus>,
+    /// The number of limits, overrides and raises whose rules are not among these, so that they limit
+    /// nothing; 0 within two minutes after a start, and until a client asks for anything.
+    #[serde(default)]
+    pub unmatched_limit_count: usize,
+    /// The first hundred of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub unmatched_limits: Vec<UnmatchedLimit>,
     /// The nodes of the cluster that did not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
@@ -113,6 +128,7 @@ impl Status {
             whole.join(other);
         }
         whole.unanswered = unanswered;
+        whole.find_unmatched(app);
         if app.parts.peers.is_some() {
             shown.selection.arrange(&mut whole.busiest);
             whole.busiest.truncate(shown.resources);
@@ -138,6 +154,8 @@ impl Status {
         self.resource_count += other.resource_count;
         self.match_count += other.match_count;
         self.busiest.extend(other.busiest);
+        let rules = self.rules.take().zip(other.rules);
+        self.rules = rules.map(|(rules, more)| rules.joined(more));
     }
 
     /// Returns the status of this node alone.
@@ -204,8 +222,9 @@ impl Status {
                 .iter()
                 .filter_map(|(id, _)| found.remove(id))
                 .collect(),
-            unanswered: Vec::new(),
+            rules: RuleStatus::of(app.parts.shards.rules(), uptime_ms),
             version,
+            ..Self::default()
         })
     }
 }

@@ -9,12 +9,13 @@ pub use super::limits::{
 pub use super::problem::{FieldFault, Problem};
 pub use super::status::{
     BorrowedStatus, ClusterStatus, GroupBucket, GroupStatus, GroupUnit, NodeStatus, ParentStatus,
-    ShardStatus, Status,
+    RuleStatus, ShardStatus, Status,
 };
 pub use super::stored::{
     AttachmentPage, AttachmentView, DefinedBy, GroupDetail, GroupPage, GroupView, OverridePage,
     OverrideView, RaisePage, RaiseView,
 };
+pub use crate::config::UnmatchedLimit;
 pub use crate::leases::history::{
     ClientHistory, HistoryOverview, ResourceHistory, ScopeHistory, ScopeUnitHistory, UnitHistory,
 };

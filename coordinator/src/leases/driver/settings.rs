@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::leases::buckets::BucketStore;
 use crate::leases::metrics::LeaseMetrics;
 use crate::leases::nudges::Nudges;
+use crate::leases::rules::RuleNames;
 
 /// Settings that all drivers of a node share.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub struct DriverSettings {
     pub metrics: LeaseMetrics,
     /// Watches of the clients to nudge.
     pub nudges: Nudges,
+    /// Names of the rules that clients ask for.
+    pub rules: RuleNames,
     /// Store of the fleet's slow buckets; none if a crash fills them.
     pub buckets: Option<Arc<dyn BucketStore>>,
 }
@@ -76,6 +79,7 @@ impl DriverSettings {
             clock: Clock::start(),
             metrics: LeaseMetrics::default(),
             nudges: Nudges::default(),
+            rules: RuleNames::default(),
             buckets: None,
         }
     }

@@ -37,6 +37,7 @@ impl ShardSupervisor {
     pub fn new(settings: DriverSettings, parent: Option<Parent>) -> (Self, Shards) {
         let (sender, masterships) = watch::channel(Arc::default());
         let drains = NodeDrains::new(settings.clock);
+        let rules = settings.rules.clone();
         let supervisor = Self {
             configured_at: settings.clock.now(),
             settings,
@@ -48,6 +49,7 @@ impl ShardSupervisor {
         let shards = Shards {
             masterships,
             drains,
+            rules,
         };
         (supervisor, shards)
     }

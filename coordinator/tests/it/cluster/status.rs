@@ -1,5 +1,7 @@
 //! How the whole cluster is doing, from any node.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tollgate_core::cluster::ShardId;
 
@@ -7,6 +9,7 @@ use super::nodes::Cluster;
 use super::{LIMITS, tenants};
 use crate::harness::Ask;
 use crate::history::{eventually, latest};
+use crate::unmatched::pass;
 
 /// `any:open sesame`, as a browser sends it.
 const PASSWORD: &str = "Basic YW55Om9wZW4gc2VzYW1l";
@@ -169,4 +172,32 @@ async fn the_page_of_a_node_has_what_its_reader_may_read_at_the_others() {
         assert!(page.contains("<bdi>envoy-a/x</bdi>"), "{tenant}: {page}");
         assert!(!page.contains("did not answer"), "{tenant}: {page}");
     }
+}
+
+/// A rule is known if any node has been asked for it, and none is if a node does not say.
+#[tokio::test]
+async fn a_limit_is_unmatched_only_if_no_node_has_been_asked_for_its_rule() {
+    let limits = "limits: [{match: 'tennant/*', requests: {rate: 5}}, {match: 'tenant/*', \
+                  requests: {rate: 5}}, {match: 'route/*', requests: {rate: 5}}]";
+    let mut cluster = Cluster::of_three(limits).await;
+    let of = |rule: &str, shard| {
+        let mut ids = (0..).map(|i| format!("{rule}/{i}"));
+        ids.find(|id| cluster.shard_of(id) == ShardId(shard))
+            .unwrap()
+    };
+    let scopes = [of("tenant", 1), of("route", 2)];
+    cluster.nodes[0].refresh("envoy-a/x", &scopes, 1.0).await;
+    pass(Duration::from_secs(150)).await;
+    for node in &cluster.nodes {
+        let status = node.get("/v1/status").await.json();
+        assert_eq!(status["unanswered"], Value::Null);
+        assert_eq!(status["rules"]["names"], json!(["route", "tenant"]));
+        assert_eq!(status["unmatched_limit_count"], 1);
+        assert_eq!(status["unmatched_limits"][0]["match"], "tennant/*");
+    }
+    cluster.nodes.remove(1).stop().await;
+    let status = cluster.nodes[0].get("/v1/status").await.json();
+    assert_eq!(status["unanswered"], json!(["b"]));
+    assert_eq!(status["rules"], Value::Null);
+    assert_eq!(status["unmatched_limit_count"], 0);
 }

@@ -69,6 +69,7 @@ pub(super) fn main(status: &Status, past: &HistoryOverview, query: &TableQuery) 
         (shares(status, past, query))
         (units(status))
         (groups(status))
+        (unmatched(status))
         @if let Some(parent) = &status.parent { (parent::parent(parent)) }
         @if let Some(cluster) = &status.cluster { (cluster::cluster(cluster)) }
         (table.section("Resources"))
@@ -173,6 +174,33 @@ fn groups(status: &Status) -> Markup {
             }
             @if more > 0 {
                 p { (count(status.groups.len())) " of " (count(status.group_count)) " groups" }
+            }
+        }
+    }
+}
+
+/// The limits that match no rule of any client.
+fn unmatched(status: &Status) -> Markup {
+    let limits = &status.unmatched_limits;
+    let Some(rules) = status.rules.as_ref().filter(|_| !limits.is_empty()) else {
+        return html! {};
+    };
+    let time = duration(rules.known_for_ms);
+    html! {
+        section.wide data-key="unmatched" {
+            h2 { "Limits of unknown rules" }
+            table {
+                thead { tr {
+                    th scope="col" { "match" } th scope="col" { "written as" } th scope="col" { "limits nothing" }
+                } }
+                tbody { @for limit in limits { tr {
+                    th scope="row" { strong.flag { (name(&limit.r#match)) } }
+                    td { (limit.source.name()) }
+                    td { (Text(&limit.reason(&time))) }
+                } } }
+            }
+            @if status.unmatched_limit_count > limits.len() {
+                p { (count(limits.len())) " of " (count(status.unmatched_limit_count)) " limits" }
             }
         }
     }

@@ -1,0 +1,41 @@
+//! Comparison of a file with the rules that clients of a running coordinator ask for.
+
+use tollgate_coordinator::api::rest::view::{RuleStatus, Status};
+use tollgate_coordinator::catalog::check::ConfigError;
+use tollgate_coordinator::config::Config;
+
+use crate::client::{Call, Client};
+use crate::failure::Failure;
+use crate::print;
+
+// === free functions ===
+
+/// Warns of limits of the file that match no rule of any client of `client`'s coordinator.
+pub(super) fn warnings(config: &Config, client: &Client) -> Result<Vec<ConfigError>, Failure> {
+    let reply = client.send(Call::get("/v1/status?resources=1&clients=1"))?;
+    let status: Status = reply.read()?;
+    let rules = status.rules.as_ref();
+    let Some((rules, known)) = rules.and_then(|rules| Some((rules, rules.known(config)?))) else {
+        let reason = reason(&status);
+        print::note(&format!("not compared with {}: {reason}", client.server()));
+        return Ok(Vec::new());
+    };
+    Ok(config.unmatched_warnings(&known, &print::duration(rules.known_for_ms)))
+}
+
+/// The reason for which the rules are not known.
+fn reason(status: &Status) -> String {
+    match &status.rules {
+        None if status.unanswered.is_empty() => {
+            "it knows no rules, or more than it has room for".to_owned()
+        }
+        None => format!("no answer from {}", status.unanswered.join(", ")),
+        Some(RuleStatus { names, .. }) if names.is_empty() => {
+            "no client has asked it yet".to_owned()
+        }
+        Some(rules) => {
+            let time = print::duration(rules.known_for_ms);
+            format!("it has started {time} ago, and clients have two minutes to ask")
+        }
+    }
+}
