@@ -107,10 +107,10 @@ impl WorkerCell {
 
     /// Makes the engine take a configuration over that streams of its thread may have later.
     pub(crate) fn take_over(&self, configuration: &Configuration) {
-        if let Some(mut worker) = self.lock() {
-            if let Err(error) = configuration.bind(&mut worker) {
-                worker.complain(&error);
-            }
+        if let Some(mut worker) = self.lock()
+            && let Err(error) = configuration.bind(&mut worker)
+        {
+            worker.complain(&error);
         }
     }
 
