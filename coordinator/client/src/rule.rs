@@ -189,7 +189,6 @@ impl Rule {
             final_cost: self.final_cost,
             shape: (!self.max_wait.is_zero()).then_some(shape),
             marks: false,
-            has_plans: false,
         }
     }
 }

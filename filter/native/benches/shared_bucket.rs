@@ -292,7 +292,6 @@ fn config(rate: u64) -> EngineConfig {
             final_cost: false,
             shape: None,
             marks: false,
-            has_plans: false,
         }],
         max_scopes: 10_000,
         max_pending: 1000,

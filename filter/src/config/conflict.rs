@@ -61,7 +61,6 @@ fn differences(first: (&RuleConfig, &Rule), second: (&RuleConfig, &Rule)) -> Vec
     let others = [
         ("on_limit", a.shape != b.shape || a.marks != b.marks),
         ("on_overflow", a.on_overflow != b.on_overflow),
-        ("plan", a.has_plans != b.has_plans),
         ("final_cost", rule_a.final_cost != rule_b.final_cost),
         ("refusal", rule_a.terms != rule_b.terms),
     ];

@@ -87,7 +87,6 @@ impl Rule {
             final_cost: final_cost.is_some(),
             shape: shape(fields)?,
             marks: terms.marks,
-            has_plans: plan.is_some(),
         };
         let rule = Self {
             key,

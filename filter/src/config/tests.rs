@@ -42,7 +42,6 @@ fn the_smallest_configuration_has_the_documented_defaults() {
                 final_cost: false,
                 shape: None,
                 marks: false,
-                has_plans: false,
             }],
             max_scopes: 10_000,
             max_pending: 1000,

@@ -294,19 +294,21 @@ impl Admission {
     ) -> Result<(R, u32), TableError> {
         process.open()?;
         let (host, table) = (&process.host, &mut process.table);
-        let rule = process.rules.get(target.table).ok_or(TableError::Gone)?;
+        let rules = &process.rules;
         let entry = entry(&mut self.tables, target).ok_or(TableError::Gone)?;
-        let scope = scope_id(&rule.name, &String::from_utf8_lossy(entry.key()));
+        let key = String::from_utf8_lossy(entry.key());
+        let scope = scope_id(rules.name(target.table), &key);
+        let policy = rules.policy(target.table, &scope).ok_or(TableError::Gone)?;
         let known = entry.meters.as_ref();
         let known = known.and_then(|meters| meters.canonical.clone());
         for _ in 0..CLAIMS_MAX {
             let slot = match entry.slot {
                 Some(slot) => slot,
-                None => table.locate(host, now, &rule.policy, (&scope, is_overflow(entry)))?,
+                None => table.locate(host, now, &policy, (&scope, is_overflow(entry)))?,
             };
             entry.slot = Some(slot);
             let updated = table.slots()?.update(host, slot, &scope, |scope_state| {
-                let result = change(scope_state, &rule.policy);
+                let result = change(scope_state, &policy);
                 (result, ScopeTerms::of(scope_state, known.as_ref()))
             });
             match updated {

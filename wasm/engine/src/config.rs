@@ -65,8 +65,6 @@ pub struct RuleConfig {
     pub shape: Option<Shape>,
     /// True if its refusals have no effect but are told to the upstream.
     pub marks: bool,
-    /// True if its scopes are told apart by plans, so that they have no usual limit.
-    pub has_plans: bool,
 }
 
 /// Bounds on the waiting of requests beyond the limit.

@@ -40,6 +40,7 @@ mod stats;
 #[cfg(test)]
 mod testing;
 mod users;
+mod usual;
 mod usual_limits;
 mod wait_queues;
 

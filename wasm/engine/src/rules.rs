@@ -6,6 +6,7 @@ use crate::config::{Overflow, RuleConfig, Shape};
 use crate::refusal::Refusal;
 use crate::stats::RuleStats;
 use crate::users::{InUse, Users};
+use crate::usual::Usual;
 use crate::usual_limits::UsualLimits;
 
 /// Name of the rule for canonical scopes that belong to no other; no configuration can have it.
@@ -36,8 +37,7 @@ pub(crate) struct Rules {
 struct Rule {
     config: RuleConfig,
     stats: RuleStats,
-    /// Whether its usual limit has changed since the other workers were told.
-    has_learned: bool,
+    usual: Usual,
     users: Users<()>,
 }
 
@@ -70,9 +70,7 @@ impl Rules {
             return RuleId::NONE;
         };
         if let Some(rule) = self.rules.get_mut(id.index()) {
-            let usual = rule.config.policy.usual;
             rule.config = config.clone();
-            rule.config.policy.usual = usual;
             rule.users.add(user, ());
         }
         id
@@ -122,7 +120,6 @@ impl Rules {
             final_cost: false,
             shape: None,
             marks: false,
-            has_plans: false,
         })
     }
 
@@ -187,51 +184,46 @@ impl Rules {
         self.enforced(rule) == 0
     }
 
+    /// Returns the policy of a rule for one of its scopes.
+    pub(crate) fn policy(&self, rule: u16, scope: &str) -> Option<Policy> {
+        Some(self.rules.get(usize::from(rule))?.policy(scope))
+    }
+
     /// Returns the policy of the rule that `scope` belongs to; the default one if no rule has that
     /// name any more.
     pub(crate) fn policy_of(&self, scope: &str) -> Policy {
-        let name = scope.split(['/', '@']).next().unwrap_or(scope);
-        let rule = self.named(name).or_else(|| self.named(CANONICAL));
-        let rule = rule.and_then(|rule| self.get(rule.0));
-        rule.map(|rule| rule.policy.clone()).unwrap_or_default()
+        let rule = self.named(rule_of(kind_of(scope)));
+        let rule = rule.or_else(|| self.named(CANONICAL));
+        let rule = rule.and_then(|rule| self.rules.get(rule.index()));
+        rule.map(|rule| rule.policy(scope)).unwrap_or_default()
     }
 
-    /// Takes the limit of one scope of a rule for the rule's usual one, if it `is_usual`, and forgets
-    /// that if there is none. An answer that says nothing of others ends only that none has a limit.
-    /// The limits of overflow scopes say nothing at all.
+    /// Takes the limit of one scope for the usual one of its kind, if it `is_usual`. The limits of overflow scopes say
+    /// nothing at all.
     pub(crate) fn learn_limit(&mut self, scope: &str, limit: KnownLimit, is_usual: Option<bool>) {
         let scope = scope.split_once('/');
-        let scope = scope.filter(|(_, key)| !key.starts_with(OVERFLOW));
-        let rule = scope.and_then(|(rule, _)| self.named(rule));
-        let Some(rule) = rule.and_then(|id| self.rules.get_mut(id.index())) else {
+        let Some((kind, _)) = scope.filter(|(_, key)| !key.starts_with(OVERFLOW)) else {
             return;
         };
-        if rule.config.has_plans {
-            return;
+        let rule = self.named(rule_of(kind));
+        if let Some(rule) = rule.and_then(|id| self.rules.get_mut(id.index())) {
+            rule.usual.learn(kind, limit, is_usual);
         }
-        let known = &mut rule.config.policy.usual;
-        let learned = match is_usual {
-            Some(true) => Some(limit),
-            Some(false) => None,
-            None => known.filter(|known| !known.capacity.is_unlimited()),
-        };
-        rule.has_learned |= *known != learned;
-        *known = learned;
     }
 
-    /// Returns the usual limits that other workers have not been told of.
+    /// Returns the usual limits that other workers have not been told of, by the kinds of their scopes.
     pub(crate) fn learned_limits(&self) -> Vec<(String, Option<KnownLimit>)> {
-        let learned = self.rules.iter().filter(|rule| rule.has_learned);
-        let limit = |rule: &Rule| (rule.config.name.clone(), rule.config.policy.usual);
-        learned.map(limit).collect()
+        let learned = self.rules.iter().flat_map(|rule| rule.usual.changed());
+        let learned = learned.map(|(kind, limit)| (kind.to_owned(), limit));
+        learned.collect()
     }
 
     /// Takes the usual limits of all rules, those that this worker has learned included.
     pub(crate) fn take_usual_limits(&mut self, limits: &UsualLimits) {
         for rule in &mut self.rules {
-            let usual = limits.get(&rule.config.name);
-            rule.config.policy.usual = usual.filter(|_| !rule.config.has_plans);
-            rule.has_learned = false;
+            let name = &rule.config.name;
+            let own = limits.iter().filter(|(kind, _)| rule_of(kind) == name);
+            rule.usual.take(own);
         }
     }
 
@@ -273,13 +265,30 @@ impl Rule {
         Self {
             config,
             stats: RuleStats::default(),
-            has_learned: false,
+            usual: Usual::default(),
             users: Users::default(),
+        }
+    }
+
+    fn policy(&self, scope: &str) -> Policy {
+        Policy {
+            usual: self.usual.get(kind_of(scope)),
+            ..self.config.policy.clone()
         }
     }
 }
 
 // === free functions ===
+
+/// Returns the kind of `scope`: its rule's name, and its plan if it has one.
+fn kind_of(scope: &str) -> &str {
+    scope.split_once('/').map_or(scope, |(kind, _)| kind)
+}
+
+/// Returns the name of the rule of scopes of `kind`.
+fn rule_of(kind: &str) -> &str {
+    kind.split_once('@').map_or(kind, |(rule, _)| rule)
+}
 
 /// Returns the scope id of a rule's key, in which its plan follows the rule's name; the keys of canonical scopes are
 /// ids themselves.

@@ -17,12 +17,12 @@ use crate::shared_table::{SharedTable, TableError};
 const VERSION: u8 = 1;
 /// Name of the record.
 const RECORD: &str = "usual-limits";
-/// The most rules in the record, far more than a configuration has.
-const RECORDED_MAX: usize = 64;
+/// The most kinds of scopes in the record; a configuration has up to 16 rules, a rule a few plans.
+const RECORDED_MAX: usize = 128;
 /// Time between two exchanges of a worker.
 const EXCHANGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Usual limits of a process, by the names of its rules.
+/// Usual limits of a process, by the kinds of its scopes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsualLimits(Vec<(String, KnownLimit)>);
 
@@ -67,20 +67,20 @@ impl UsualExchange {
 // === impl UsualLimits ===
 
 impl UsualLimits {
-    /// Returns the usual limit of the rule called `name`.
-    pub(crate) fn get(&self, name: &str) -> Option<KnownLimit> {
-        let found = self.0.iter().find(|(rule, _)| rule == name);
-        found.map(|(_, limit)| *limit)
+    /// Returns all, each with the kind of its scopes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, KnownLimit)> {
+        self.0.iter().map(|(kind, limit)| (kind.as_str(), *limit))
     }
 
-    /// Sets the usual limit of the rule called `name`; the oldest makes room.
+    /// Sets the usual limit of the kind called `name`; the oldest of a plan, or of all, makes room.
     fn set(&mut self, name: &str, limit: Option<KnownLimit>) {
         match (self.0.iter_mut().find(|(rule, _)| rule == name), limit) {
             (Some((_, known)), Some(limit)) => *known = limit,
             (Some(_), None) => self.0.retain(|(rule, _)| rule != name),
             (None, Some(limit)) => {
                 if self.0.len() >= RECORDED_MAX {
-                    self.0.remove(0);
+                    let plan = self.0.iter().position(|(kind, _)| kind.contains('@'));
+                    self.0.remove(plan.unwrap_or(0));
                 }
                 self.0.push((name.to_owned(), limit));
             }
@@ -170,8 +170,8 @@ mod tests {
         limits.set("plan", None);
         let bytes = limits.encode();
         assert_eq!(UsualLimits::decode(&bytes), limits);
-        assert_eq!(limits.get("login"), limit(3, None));
-        assert_eq!(limits.get("plan"), None);
+        let kinds = limits.iter().map(|(kind, _)| kind);
+        assert!(kinds.eq(["login", "tenant"]));
         for len in 0..bytes.len() {
             UsualLimits::decode(&bytes[..len]);
         }
@@ -187,7 +187,14 @@ mod tests {
             limits.set(&format!("rule-{rate}"), limit(rate, None));
         }
         assert_eq!(limits.0.len(), RECORDED_MAX);
-        assert_eq!(limits.get("rule-999"), limit(999, None));
+        assert_eq!(limits.iter().last().map(|(kind, _)| kind), Some("rule-999"));
         assert_eq!(UsualLimits::decode(&limits.encode()), limits);
+        // Plans make room for each other.
+        for rate in 0..1000 {
+            limits.set(&format!("user@{rate}"), limit(rate, None));
+        }
+        assert_eq!(limits.0.len(), RECORDED_MAX);
+        let plans = limits.iter().filter(|(kind, _)| kind.contains('@'));
+        assert_eq!(plans.count(), 1, "the last");
     }
 }

@@ -134,7 +134,6 @@ impl ProcessKind {
             final_cost: false,
             shape,
             marks: false,
-            has_plans: false,
         };
         Self {
             config: EngineConfig {

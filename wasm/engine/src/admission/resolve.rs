@@ -115,10 +115,10 @@ impl Admission {
             return self.share_overflow(process, rule, key);
         }
         let now = process.host.now();
-        let config = process.rules.get(rule).ok_or(TableError::Gone)?;
-        let scope = scope_id(&config.name, key);
-        let (host, policy) = (&process.host, &config.policy);
-        let slot = match process.table.locate(host, now, policy, (&scope, false)) {
+        let scope = scope_id(process.rules.name(rule), key);
+        let policy = process.rules.policy(rule, &scope);
+        let (host, policy) = (&process.host, policy.ok_or(TableError::Gone)?);
+        let slot = match process.table.locate(host, now, &policy, (&scope, false)) {
             Ok(slot) => {
                 self.searches_failed = self.searches_failed.saturating_sub(1);
                 Some(slot)

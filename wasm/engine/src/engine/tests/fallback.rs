@@ -5,6 +5,7 @@ use tollgate_core::message::ScopeAnswer;
 
 use super::calls::unit_lent;
 use super::*;
+use crate::rules::planned_key;
 
 /// Three a minute, or no limit.
 const LOGIN: Option<f64> = Some(0.05);
@@ -120,12 +121,32 @@ fn scopes_that_are_new_are_not_throttled_as_long_as_none_of_their_rule_has_a_lim
     assert_eq!(worker.passes_alone("bolt"), 60);
     // An overflow scope, which may have a limit of its own, is none of them.
     let rules = &mut worker.engine.process.rules;
-    let known = rules.get(0).and_then(|rule| rule.policy.usual).unwrap();
+    let known = rules.policy_of("tenant/acme").usual.unwrap();
     rules.learn_limit("tenant/~overflow-3", known, None);
     assert_eq!(worker.passes_alone("beta"), 60);
     worker.learn("coda", NO_LIMIT, None);
     worker.tick(Duration::from_secs(1));
     let passed = worker.passes_alone("delta");
+    assert!((10..45).contains(&passed), "{passed} at the safe capacity");
+}
+
+#[test]
+fn of_scopes_that_are_new_the_usual_limit_of_their_plan_holds() {
+    let process = FakeProcess::new();
+    let mut first = Worker::new(&process, 1, &one_rule());
+    let mut second = Worker::new(&process, 2, &one_rule());
+    let of = |plan, user| planned_key(plan, user);
+    first.learn(&of("free", "acme"), LOGIN, Some(true));
+    first.learn(&of("gold", "acme"), NO_LIMIT, Some(true));
+    for worker in [&mut first, &mut second] {
+        worker.tick(Duration::from_secs(1));
+    }
+    for worker in [&mut first, &mut second] {
+        let (free, gold) = (of("free", "bolt"), of("gold", "bolt"));
+        assert!(worker.passes_alone(&free) <= 3);
+        assert_eq!(worker.passes_alone(&gold), 60);
+    }
+    let passed = second.passes_alone(&of("other", "coda"));
     assert!((10..45).contains(&passed), "{passed} at the safe capacity");
 }
 

@@ -37,7 +37,6 @@ pub(super) fn rule(name: &str) -> RuleConfig {
         final_cost: false,
         shape: None,
         marks: false,
-        has_plans: false,
     }
 }
 
