@@ -137,7 +137,7 @@ impl Check {
         let good = loaded.map_err(|error| Problem::of_load(file, error));
         let good = good.and_then(|config| usable(file, config));
         let warnings = match &good {
-            Ok(config) => self.warnings(config, connection)?,
+            Ok(config) => self.warnings(config, connection, file)?,
             Err(_) => Vec::new(),
         };
         if json && (self.scope.is_none() || good.is_err()) {
@@ -157,11 +157,13 @@ impl Check {
         &self,
         config: &Config,
         connection: &Connection,
+        file: &Path,
     ) -> Result<Vec<ConfigError>, Failure> {
         let mut warnings = config.warnings();
         if let Some(url) = &self.against {
             let client = Client::at(connection, "--against", url)?;
-            warnings.extend(against::warnings(config, &client)?);
+            let more = against::warnings(config, &client);
+            warnings.extend(more.inspect_err(|_| warn(file, &warnings))?);
         }
         Ok(warnings)
     }

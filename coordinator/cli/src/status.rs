@@ -81,7 +81,7 @@ fn unmatched(status: &Answer) -> Result<(), Failure> {
         let source = limit.source.name().to_owned();
         vec![limit.r#match.clone(), source, limit.reason(&time)]
     };
-    print::table("LIMITS NOTHING|FROM|WHY", limits.iter().map(row).collect())?;
+    print::table("NOT ASKED FOR|FROM|WHY", limits.iter().map(row).collect())?;
     match status.unmatched_limit_count.saturating_sub(limits.len()) {
         0 => Ok(()),
         more => print::lines(&format!("and {more} more")),

@@ -14,7 +14,7 @@ use crate::catalog::check::{Check, ConfigError};
 use crate::catalog::limits::GLOB_CHARACTERS;
 use crate::catalog::{Catalog, rule_name};
 
-/// Time after a start in which each client has asked again: it does so once a minute at least.
+/// Time in which each client has asked again: it does so once a minute at least.
 const SETTLED_AFTER: Duration = Duration::from_secs(120);
 
 /// Names before which no rule of an Envoy stands: of groups, and of Doorman's resources.
@@ -73,7 +73,7 @@ impl<'a> KnownRules<'a> {
     }
 
     /// Returns the `match` or the scope of each limit in `catalog` of a rule that is not among these: of
-    /// the file in its order, then overrides and raises.
+    /// the file, then overrides and raises.
     pub fn unmatched<'c>(
         &self,
         catalog: &'c Catalog,
@@ -103,13 +103,13 @@ impl<'a> KnownRules<'a> {
 // === impl UnmatchedLimit ===
 
 impl UnmatchedLimit {
-    /// Returns the reason for which it limits nothing, and the name that may be meant; the coordinator
-    /// has started `time` ago.
+    /// Returns the reason for which it may limit nothing, and the name that may be meant; all clients have asked within
+    /// the last `time`.
     pub fn reason(&self, time: &str) -> String {
         let meant = self.similar.as_ref();
         let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
         let rule = &self.rule;
-        format!("no client has asked for a rule called {rule} since the start, {time} ago{meant}")
+        format!("no client has asked for a rule called {rule} in the last {time}{meant}")
     }
 }
 
@@ -128,8 +128,8 @@ impl UnmatchedSource {
 
 // === free functions ===
 
-/// Warns of limits of `raw`, of which `config` was made, that match no scope of `known` rules; a coordinator with these rules
-/// has started `time` ago.
+/// Warns of limits of `raw`, of which `config` was made, that match no scope of `known` rules; clients have
+/// asked for these in the last `time`.
 pub(super) fn warnings(
     raw: &raw::RawConfig,
     config: &Config,
@@ -145,7 +145,7 @@ pub(super) fn warnings(
         let found = text.and_then(|text| Some((text, *unmatched.get(text.as_str())?)));
         if let Some((text, source)) = found {
             let reason = known.explained(text.as_str(), source).reason(time);
-            let rule = format!("{:?} limits nothing: {reason}", text.as_str());
+            let rule = format!("{:?} limits nothing so far: {reason}", text.as_str());
             check.refuse_value(text, format!("limits[{i}].match"), rule);
         }
     }
@@ -194,8 +194,8 @@ mod tests {
         ];
         for (pattern, rule, meant) in rows {
             let want = format!(
-                "1:18: limits[0].match: {pattern:?} limits nothing: no client has asked for a rule \
-                 called {rule} since the start, 12m ago{meant}"
+                "1:18: limits[0].match: {pattern:?} limits nothing so far: no client has asked for a \
+                 rule called {rule} in the last 12m{meant}"
             );
             assert_eq!(unmatched(&limit(pattern), &NAMES, SETTLED_AFTER), [want]);
         }

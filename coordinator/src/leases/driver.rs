@@ -76,6 +76,7 @@ impl Driver {
     pub fn new(settings: &DriverSettings, origin: Origin) -> (Self, DriverHandle) {
         let (handle, events) = DriverHandle::new(origin);
         let (bounds, clock) = (settings.bounds, settings.clock);
+        settings.rules.begin(clock.now());
         let driver = Self {
             server: LeaseServer::new(clock.now(), origin.epoch, bounds, settings.start),
             origin,
@@ -198,7 +199,7 @@ impl Driver {
         client: &ClientRun,
         request: &ScopeRefresh,
     ) -> ScopeAnswer {
-        self.rules.add(&request.scope);
+        self.rules.add(now, &request.scope);
         let resolved = self.resolver.resolve(&request.scope);
         let home = check_home(self.origin, self.shards, resolved);
         let (server, parent) = (&mut self.server, self.parent.as_ref());

@@ -35,7 +35,7 @@ fn reason(status: &Status) -> String {
         }
         Some(rules) => {
             let time = print::duration(rules.known_for_ms);
-            format!("it has started {time} ago, and clients have two minutes to ask")
+            format!("clients ask it for {time}, and have two minutes to do so")
         }
     }
 }

@@ -222,7 +222,7 @@ impl Status {
                 .iter()
                 .filter_map(|(id, _)| found.remove(id))
                 .collect(),
-            rules: RuleStatus::of(app.parts.shards.rules(), uptime_ms),
+            rules: RuleStatus::of(app.parts.shards.rules(), now),
             version,
             ..Self::default()
         })

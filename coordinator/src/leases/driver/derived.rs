@@ -35,7 +35,7 @@ impl Driver {
         request: &dyn DeriveRequest,
     ) -> Result<DerivedAnswer, LeaseError> {
         let scope: Arc<str> = resource.scope.clone();
-        self.rules.add(&scope);
+        self.rules.add(now, &scope);
         let resolved = self.resolver.resolve(&scope);
         check_home(self.origin, self.shards, resolved)?;
         let terms = terms(

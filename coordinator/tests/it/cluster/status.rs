@@ -199,8 +199,11 @@ async fn a_limit_is_unmatched_only_if_no_node_has_been_asked_for_its_rule() {
         assert_eq!(status["unmatched_limits"][0]["match"], "tennant/*");
     }
     cluster.nodes.remove(1).stop().await;
-    let status = cluster.nodes[0].get("/v1/status").await.json();
-    assert_eq!(status["unanswered"], json!(["b"]));
+    let status = eventually(async || {
+        let status = cluster.nodes[0].get("/v1/status").await.json();
+        (status["unanswered"] == json!(["b"])).then_some(status)
+    });
+    let status = status.await;
     assert_eq!(status["rules"], Value::Null);
     assert_eq!(status["unmatched_limit_count"], 0);
 }

@@ -191,7 +191,7 @@ fn unmatched(status: &Status) -> Markup {
             h2 { "Limits of unknown rules" }
             table {
                 thead { tr {
-                    th scope="col" { "match" } th scope="col" { "written as" } th scope="col" { "limits nothing" }
+                    th scope="col" { "match" } th scope="col" { "written as" } th scope="col" { "reason" }
                 } }
                 tbody { @for limit in limits { tr {
                     th scope="row" { strong.flag { (name(&limit.r#match)) } }

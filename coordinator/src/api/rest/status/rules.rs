@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tollgate_core::units::Instant;
 use utoipa::ToSchema;
 
 use super::Status;
 use crate::api::rest::App;
 use crate::config::{Config, KnownRules};
 use crate::leases::rules::RuleNames;
+use crate::leases::view::ms;
 
 /// The most unmatched limits in an answer.
 const UNMATCHED_MAX: usize = 100;
@@ -19,19 +21,19 @@ const UNMATCHED_MAX: usize = 100;
 pub struct RuleStatus {
     /// The names of the rules whose scopes clients have asked for, over all APIs.
     pub names: BTreeSet<String>,
-    /// The time since the coordinator has started; in a cluster, since the node that started last has.
+    /// The time in which each client that is there has asked: since the first request, or since a node got a shard.
     pub known_for_ms: u64,
 }
 
 // === impl RuleStatus ===
 
 impl RuleStatus {
-    /// Returns the names of a node that has started `known_for_ms` ago; `None` if it does not know all.
-    pub(super) fn of(names: &RuleNames, known_for_ms: u64) -> Option<Self> {
-        let names = names.all()?;
+    /// Returns the names that a node knows; `None` if it does not know all.
+    pub(super) fn of(names: &RuleNames, now: Instant) -> Option<Self> {
+        let (names, known_for) = names.all(now)?;
         Some(Self {
             names,
-            known_for_ms,
+            known_for_ms: ms(known_for),
         })
     }
 
@@ -47,8 +49,13 @@ impl RuleStatus {
 
     /// Adds what another node of the cluster knows.
     pub(super) fn joined(mut self, other: Self) -> Self {
+        if !other.names.is_empty() {
+            self.known_for_ms = match self.names.is_empty() {
+                true => other.known_for_ms,
+                false => self.known_for_ms.min(other.known_for_ms),
+            };
+        }
         self.names.extend(other.names);
-        self.known_for_ms = self.known_for_ms.min(other.known_for_ms);
         self
     }
 }
