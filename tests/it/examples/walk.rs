@@ -55,6 +55,11 @@ struct Shell {
 // === impl Walk ===
 
 impl Walk {
+    /// Returns the name of its example.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Begins a walk called `name` in `checkout`, with the logs of what it starts in `logs`.
     ///
     /// # Errors
