@@ -93,8 +93,13 @@ impl Demo {
         ensure!(!services.is_empty(), "there is no Envoy");
         for service in services {
             let log = self.run(&["logs", "--no-color", "--no-log-prefix", service])?;
+            // The first line is Compose's own.
+            let own = log
+                .split_once('\n')
+                .filter(|(first, _)| first.starts_with("Attaching to "));
+            let log = own.map_or(log.as_str(), |(_, rest)| rest);
             ensure!(!log.is_empty(), "{service} has logged nothing");
-            let line = complaint(&log);
+            let line = complaint(log);
             ensure!(line.is_none(), "the log of {service} has {line:?}");
         }
         Ok(())
