@@ -57,9 +57,9 @@ async fn quickstart_limits_each_tenant_and_follows_its_file() -> Result<()> {
     let command = ["tollgate", "get", "limit", "tenant/bolt"];
     let limit = demo.run(&[&["exec", "-T", "coordinator"], &command[..]].concat())?;
     ensure!(limit.contains("100k"), "{limit}");
-    demo.check_envoys()?;
     // A tenant without requests gives its lease back, and Docker takes seconds to kill.
     let traffic = tokio::spawn(async { while ask(10000, "bolt", 1).await.is_ok() {} });
+    demo.check_envoys()?;
     demo.run(&["kill", "coordinator"])?;
     let (admitted, _) = ask(10000, "bolt", 60).await?;
     traffic.abort();
