@@ -220,7 +220,7 @@ impl Config {
     }
 
     /// Warnings about limits of the file that match no scope of the rules that clients of a running
-    /// coordinator ask for, which has started `time` ago.
+    /// coordinator have asked for in the last `time`.
     pub fn unmatched_warnings(&self, known: &KnownRules<'_>, time: &str) -> Vec<ConfigError> {
         let raw = self.text().and_then(|text| yaml::read(text).ok());
         raw.map_or_else(Vec::new, |raw| unmatched::warnings(&raw, self, known, time))

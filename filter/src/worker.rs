@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::units::{Instant, Tokens};
 use tollgate_engine::{
-    Decision, Effect, Engine, Identity, InUse, Refusal, Report, Request, RootSettings, RuleId,
-    StreamEnd, Waited, planned_key, reason,
+    Decision, Engine, Identity, InUse, Refusal, Request, RootSettings, RuleId, StreamEnd,
+    planned_key,
 };
 
 use crate::bound_stream::BoundStream;
@@ -16,16 +16,16 @@ use crate::condition::Condition;
 use crate::config::{Config, Formats, Missing, Rule};
 use crate::cost;
 use crate::engine_host::{EngineHost, grpc_failure, refreshed};
-use crate::host::{Host, HostError, Level};
+use crate::host::{Host, HostError};
 use crate::key::{self, Found, Key};
-use crate::limit_status::notes;
 use crate::max_wait::max_wait;
 use crate::metrics::Metrics;
-use crate::notes::{MARK, MARK_HEADER, SHADOW, WAITED_MS, state_name};
+use crate::notes::{MARK, MARK_HEADER, state_name};
 use crate::refusal::Protocol;
 use crate::route::Special;
 
 mod conflicts;
+mod effects;
 mod routes;
 mod rule_texts;
 mod watch;
@@ -34,8 +34,6 @@ use conflicts::Conflicts;
 use routes::RouteWarnings;
 use rule_texts::RuleTexts;
 
-/// Minimum time between two logged refusals without effect.
-const SHADOW_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Envoy's count of the redirects that it has followed itself for a request; no client can set it.
 const REDIRECTS: &[&str] = &["filter_state", "num_internal_redirects"];
 
@@ -443,75 +441,6 @@ impl<H: Host + Clone> Worker<H> {
         }
     }
 
-    /// Does what the engine wants done.
-    fn carry_out(&mut self) {
-        while let Some(effect) = self.engine.poll_effect() {
-            let done = match effect {
-                Effect::Resume {
-                    stream,
-                    waited,
-                    report,
-                } => self.resume(stream, waited, &report),
-                Effect::Deny {
-                    stream,
-                    waited,
-                    refusal,
-                } => self.deny(stream, waited, refusal),
-                Effect::CountBytes { stream } => {
-                    if self.host.select(stream).is_ok()
-                        && let Some(bytes) = self.body_bytes()
-                    {
-                        self.engine.count_bytes(stream, bytes);
-                    }
-                    Ok(())
-                }
-                Effect::Publish => self.publish(),
-            };
-            if let Err(error) = done {
-                self.complain(&error);
-            }
-        }
-    }
-
-    fn publish(&mut self) -> Result<(), HostError> {
-        if let Some(warning) = self.conflicts.warning(self.host.now()) {
-            self.warn_once(warning);
-        }
-        self.metrics.publish(&self.host, &self.engine)
-    }
-
-    fn resume(&mut self, stream: u32, waited: Waited, report: &Report) -> Result<(), HostError> {
-        let waiting = self.waiting.remove(&stream).unwrap_or_default();
-        let selected = self.end_wait(stream, waited);
-        let resumed = selected.and_then(|()| {
-            self.tell(report, waiting.formats);
-            self.host.resume_request()
-        });
-        if resumed.is_err() {
-            self.engine.end_stream(stream, &StreamEnd::default());
-        }
-        resumed
-    }
-
-    fn deny(&mut self, stream: u32, waited: Waited, refusal: Refusal) -> Result<(), HostError> {
-        let waiting = self.waiting.remove(&stream).unwrap_or_default();
-        self.end_wait(stream, waited)?;
-        self.answer(refusal, waiting.protocol)
-    }
-
-    /// Makes a stream whose wait is over the one at hand, and tells of the wait.
-    fn end_wait(&mut self, stream: u32, waited: Waited) -> Result<(), HostError> {
-        if waited.queued
-            && let Err(error) = self.metrics.record_wait(&self.host, waited.time)
-        {
-            self.complain(&error);
-        }
-        self.host.select(stream)?;
-        let waited_ms = waited.time.as_millis().to_string();
-        self.host.note(vec![(WAITED_MS, waited_ms)]);
-        Ok(())
-    }
-
     /// Answers the request at hand, in `protocol`.
     ///
     /// # Errors
@@ -521,35 +450,6 @@ impl<H: Host + Clone> Worker<H> {
         self.rules
             .speaker(refusal)
             .send(&self.host, now, refusal, protocol)
-    }
-
-    /// Leaves what there is to tell of the stream at hand, which goes on, to its log and its response.
-    #[cold]
-    fn tell(&mut self, report: &Report, formats: Formats) {
-        if let Some(refusal) = report.shadowed {
-            self.tell_shadowed(refusal);
-        }
-        if let Some(refusal) = report.marked {
-            let reason = reason(refusal, self.rules.speaker(refusal).rule);
-            self.host.note(vec![(MARK, reason)]);
-        }
-        let named = report.limits.iter();
-        let named: Vec<_> = named
-            .map(|(rule, status)| (self.rules.name(*rule), *status))
-            .collect();
-        self.host.note(notes(formats, &named));
-    }
-
-    fn tell_shadowed(&mut self, refusal: Refusal) {
-        let reason = reason(refusal, self.rules.speaker(refusal).rule);
-        self.host.note(vec![(SHADOW, reason.clone())]);
-        let now = self.host.now();
-        let fresh = |last| now.saturating_since(last) >= SHADOW_LOG_INTERVAL;
-        if self.shadow_logged.is_none_or(fresh) {
-            self.shadow_logged = Some(now);
-            let message = format!("tollgate: {reason} would refuse requests (shadow)");
-            self.host.log(Level::Warn, &message);
-        }
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct Check {
 
     /// The admin API of a running coordinator: warn of limits of rules that none of its clients asks for.
     ///
-    /// --token-file, --ca and the like are for it. It must have run for two minutes.
+    /// --token-file, --ca and the like are for it. Its clients must have asked for two minutes.
     #[arg(long, value_name = "URL", conflicts_with = "scope")]
     against: Option<String>,
 
@@ -193,17 +193,15 @@ impl Check {
         } else {
             warn(file, &warnings);
         }
-        match (errors.is_empty(), json) {
-            (false, true) => {
-                let count = counted(errors.len(), "error");
-                Err(Failure::Usage(anyhow!("{count} in {}", file.display())))
-            }
-            (false, false) => Err(Failure::Usage(anyhow!(listed(file, "error", &errors)))),
-            (true, true) => Ok(()),
-            (true, false) => {
-                print::lines(&format!("{}: good, {}", file.display(), filters.summary()))
-            }
+        if !errors.is_empty() {
+            let shown = if json { &[][..] } else { &errors };
+            let count = counted(errors.len(), "error");
+            return Err(Failure::Usage(anyhow!(listed(file, &count, shown))));
         }
+        if json {
+            return Ok(());
+        }
+        print::lines(&format!("{}: good, {}", file.display(), filters.summary()))
     }
 
     fn flags(&self) -> Flags {
@@ -309,14 +307,15 @@ fn usable(file: &Path, config: Config) -> Result<Config, Problem> {
 
 fn warn(file: &Path, warnings: &[impl Display]) {
     if !warnings.is_empty() {
-        print::note(&listed(file, "warning", warnings));
+        let count = counted(warnings.len(), "warning");
+        print::note(&listed(file, &count, warnings));
     }
 }
 
-/// Returns all messages on a file, after their number.
-fn listed(file: &Path, noun: &str, messages: &[impl Display]) -> String {
+/// Returns messages on a file, after the `count` of all.
+fn listed(file: &Path, count: &str, messages: &[impl Display]) -> String {
     let file = file.display();
-    let mut text = format!("{} in {file}", counted(messages.len(), noun));
+    let mut text = format!("{count} in {file}");
     for message in messages {
         text.push_str(&format!("\n{file}:{message}"));
     }

@@ -35,7 +35,7 @@ fn reason(status: &Status) -> String {
         }
         Some(rules) => {
             let time = print::duration(rules.known_for_ms);
-            format!("clients ask it for {time}, and have two minutes to do so")
+            format!("it has known its clients for {time}, and needs two minutes")
         }
     }
 }

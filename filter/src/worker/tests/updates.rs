@@ -1,6 +1,7 @@
 //! Configurations that come and go.
 
 use super::*;
+use crate::host::Level;
 use crate::metrics::METRICS_MAX;
 
 const TENANT: &str = r#"{"name": "tenant", "key": {"header": "x"}, "enforced_percent": 50}"#;

@@ -42,7 +42,7 @@ async fn a_limit_of_an_unknown_rule_is_shown_and_warned_of() {
     coordinator.gets("a", "tenant/acme", 1, (0.0, 1.0)).await;
     let early = run(&check).await;
     assert!(
-        early.err.ends_with("and have two minutes to do so\n"),
+        early.err.ends_with("and needs two minutes\n"),
         "{}",
         early.err
     );
