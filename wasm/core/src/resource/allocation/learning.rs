@@ -3,7 +3,7 @@
 //! A coordinator without a lease table has nothing but the word of its clients, and cannot tell a
 //! lie from the truth. If no client lies, all claims together are within the capacity. So claims
 //! that do not fit say that a client lies, or that a message came late; which came first says
-//! nothing. Three rules follow (`docs/design.md`, "Learning mode", has the reasons and the proof):
+//! nothing. Three rules follow (`docs/design-leases.md`, "Learning mode", has the reasons and the proof):
 //!
 //! - At first claims are only collected. They are confirmed for as long as they last by the word of
 //!   their clients, and a little beyond the end of this time if they would end before.
