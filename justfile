@@ -122,13 +122,13 @@ simulate NAME *ARGS: _setup-protoc
     cargo build {{ native }} --release --bin tollgate
     name=$1; shift; {{ target }}/release/tollgate simulate "tests/scenarios/$name.yaml" "$@"
 
-# Play Doorman's seven scenarios with SEEDS seeds each in a release build: the table of docs/benchmarks.md
+# Play Doorman's seven scenarios with SEEDS seeds each in a release build: figures of docs/benchmarks.md
 [positional-arguments]
 simulate-doorman SEEDS="20": _setup-protoc _setup-jq
     cargo build {{ native }} --release --bin tollgate
     tests/simulate-doorman.sh {{ target }}/release/tollgate "$@"
 
-# Play all scenarios but the large ones (zipf, scale), or those named, with each of five algorithms in a release build: the table of docs/benchmarks.md
+# Play all scenarios but the large ones (zipf, scale), or those named, with each of five algorithms in a release build: figures of docs/benchmarks.md
 [positional-arguments]
 compare-algorithms *NAMES: _setup-protoc _setup-jq
     cargo build {{ native }} --release --bin tollgate
@@ -302,7 +302,7 @@ bench-proxy *ARGS: _setup-system _setup-targets _setup-envoy build native
     cargo build {{ native }} --release --bin tollgate --bin bench-proxy
     {{ target }}/release/bench-proxy "$@"
 
-# Measure a site with many rare tenants, all within their limits: refused, latency, memory, the coordinator's share; the table of docs/benchmarks.md
+# Measure a site with many rare tenants, all within their limits: refused, latency, memory, the coordinator's share; figures of docs/benchmarks.md
 [positional-arguments]
 bench-visitors *ARGS: _setup-system _setup-targets _setup-envoy build native
     cargo build {{ native }} --release --bin tollgate --bin bench-visitors

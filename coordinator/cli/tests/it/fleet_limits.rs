@@ -3,7 +3,7 @@
 //! Each line is of one scope of a scenario in `tests/scenarios`: `fleet-limits.yaml`, `fleet-pods.yaml`,
 //! `fleet-far.yaml`, `fleet-crash.yaml`, `fleet-failover.yaml`, `fleet-cut.yaml`, `fleet-overload.yaml`, `fleet-bytes.yaml`, `fleet-spikes.yaml`,
 //! `fleet-groups.yaml`. It says what holds today; the aim is 99 % in each line.
-//! `cargo test -p tollgate-cli fleet_limits -- --nocapture` prints the table of `docs/benchmarks.md`.
+//! `cargo test -p tollgate-cli fleet_limits -- --nocapture` prints the figures of `docs/benchmarks.md`.
 
 use serde_json::Value;
 

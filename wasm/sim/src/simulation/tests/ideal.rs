@@ -75,7 +75,7 @@ fn envoys_that_count_alone_admit_more_than_one_bucket() {
     assert_eq!(figures.of_ideal, Some(1.0));
 }
 
-/// `cargo test -p tollgate-sim low_limits -- --nocapture` prints the table of `docs/benchmarks.md`.
+/// `cargo test -p tollgate-sim low_limits -- --nocapture` prints the figures of `docs/benchmarks.md`.
 #[test]
 fn low_limits_are_used_and_never_exceeded() {
     // Limit per minute, burst, Envoys, load, and the least part in percent of what one bucket admits.
