@@ -114,7 +114,7 @@ sim *ARGS:
 playground: _setup-targets _setup-wasm-bindgen
     cargo build --locked -p tollgate-web --lib --profile page --target wasm32-unknown-unknown
     wasm-bindgen --target no-modules --no-typescript --remove-name-section --remove-producers-section --out-dir {{ target }}/playground/parts {{ target }}/wasm32-unknown-unknown/page/tollgate_web.wasm
-    python3 wasm/web/page/bundle.py {{ target }}/playground/parts/tollgate_web.js {{ target }}/playground/parts/tollgate_web_bg.wasm coordinator/src/api/rest/page/style.css {{ target }}/playground/index.html
+    python3 wasm/web/page/bundle.py {{ target }}/playground/parts/tollgate_web.js {{ target }}/playground/parts/tollgate_web_bg.wasm coordinator/admin/src/page/style.css {{ target }}/playground/index.html
 
 # Play the scenario tests/scenarios/NAME.yaml in a release build, with `tollgate simulate`: figures, and with --report DIR a report
 [positional-arguments]

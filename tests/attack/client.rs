@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate_coordinator::wire::LeaseServiceClient;
+use tollgate_net::wire::LeaseServiceClient;
 use tollgate_proto::v1;
 use tonic::transport::{Channel, Endpoint};
 

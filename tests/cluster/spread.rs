@@ -5,8 +5,8 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::cluster::shard_of;
+use tollgate_net::wire::LeaseServiceClient;
 use tollgate_proto::v1;
 use tollgate_tests::cluster::{Cluster, ClusterSpec};
 use tollgate_tests::wait;

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_stream::{Iter, iter};
-use tollgate_coordinator::wire::{LeaseService, LeaseServiceClient, LeaseServiceServer};
+use tollgate_net::wire::{LeaseService, LeaseServiceClient, LeaseServiceServer};
 use tollgate_proto::v1;
 use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::filter::{by_tenant, tollgate};

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tollgate_coordinator::catalog::Catalog;
-use tollgate_coordinator::config::Config;
+use tollgate_config::Config;
+use tollgate_config::catalog::Catalog;
 use tollgate_core::lease::Unit;
 use tollgate_core::limit::{Limit, SafeCapacity};
 use tollgate_core::units::{Capacity, MICRO};

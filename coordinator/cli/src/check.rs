@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Args;
 use serde::Serialize;
-use tollgate_coordinator::catalog::FileCatalog;
-use tollgate_coordinator::catalog::check::ConfigError;
-use tollgate_coordinator::config::{Config, Flags, LoadError, SourceFile};
+use tollgate_config::catalog::FileCatalog;
+use tollgate_config::catalog::check::ConfigError;
+use tollgate_config::{Config, Flags, LoadError, SourceFile};
 
 use crate::client::Client;
 use crate::connection::Connection;

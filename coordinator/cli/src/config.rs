@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
-use tollgate_coordinator::config::shared_config::{self, SharedConfigError, TEXT_LEN_MAX};
-use tollgate_coordinator::config::{Config, Flags};
+use tollgate_config::shared_config::{self, SharedConfigError, TEXT_LEN_MAX};
+use tollgate_config::{Config, Flags};
 
 use crate::check::load;
 use crate::failure::Failure;

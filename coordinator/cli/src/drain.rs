@@ -1,7 +1,7 @@
 //! `tollgate drain`: takes an Envoy's leases back in order.
 
 use clap::Args;
-use tollgate_coordinator::api::rest::view::ClientDetail;
+use tollgate_admin::view::ClientDetail;
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;

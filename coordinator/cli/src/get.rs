@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
-use tollgate_coordinator::api::rest::view::{
+use tollgate_admin::view::{
     AttachmentView, ClientDetail, GroupDetail, LeaseView, OverrideView, RaiseView,
 };
 

@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tollgate_coordinator::api::rest::view::{
+use tollgate_admin::view::{
     AttachmentPage, AttachmentView, ClientPage, ClientSummary, GroupPage, GroupView, LimitPage,
     MatchView, OverridePage, OverrideView, RaisePage, RaiseView, ScopePage, ScopeSummary,
     UnitSummary,

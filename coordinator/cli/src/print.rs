@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
-use tollgate_coordinator::api::rest::view::Amount;
+use tollgate_admin::view::Amount;
 
 use crate::failure::Failure;
 

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use clap::Args;
 use serde_json::json;
-use tollgate_coordinator::clock::unix_time;
+use tollgate_net::clock::unix_time;
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;

@@ -8,13 +8,13 @@ use std::time::Duration;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind};
-use tollgate_coordinator::clock::epoch_of_this_start;
-use tollgate_coordinator::cluster::election::RunEpoch;
-use tollgate_coordinator::config::{Config, Flags, Listen, parent_address};
-use tollgate_coordinator::observe::logging::{self, Format, Options, Otlp};
-use tollgate_coordinator::server::{Listeners, Server};
+use tollgate_cluster::election::RunEpoch;
+use tollgate_config::{Config, Flags, Listen, parent_address};
+use tollgate_coordinator::{Listeners, Server};
 use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::Start;
+use tollgate_net::clock::epoch_of_this_start;
+use tollgate_observe::logging::{self, Format, Options, Otlp};
 
 use crate::check::load;
 use crate::failure::Failure;
@@ -78,7 +78,7 @@ pub(crate) struct Serve {
 /// Options of logs and traces.
 #[derive(Debug, Args)]
 struct Log {
-    /// Filter of the log, such as `info` or `tollgate_coordinator=debug`.
+    /// Filter of the log, such as `info` or `tollgate=debug`.
     #[arg(long, value_name = "FILTER", env = "TOLLGATE_LOG")]
     #[arg(default_value = "info")]
     log: String,

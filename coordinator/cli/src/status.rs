@@ -1,7 +1,7 @@
 //! `tollgate status`: the status of the coordinator and its cluster.
 
 use clap::Args;
-use tollgate_coordinator::api::rest::view::{
+use tollgate_admin::view::{
     Amount, BorrowedStatus, BusyResource, ClusterStatus, NodeStatus, ParentStatus, ResourceStats,
     ShardStatus, Status as Answer, UnmatchedLimit,
 };

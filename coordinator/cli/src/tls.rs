@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustls::crypto::ring;
-use tollgate_coordinator::net::tls::Credentials;
+use tollgate_net::tls::Credentials;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
 /// Returns a configuration that trusts and shows what `credentials` say.

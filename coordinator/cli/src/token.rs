@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tollgate_coordinator::config::tokens::{NewToken, Role};
+use tollgate_config::tokens::{NewToken, Role};
 
 use crate::failure::Failure;
 use crate::print;

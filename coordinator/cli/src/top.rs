@@ -9,7 +9,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior};
-use tollgate_coordinator::api::rest::view::Status;
+use tollgate_admin::view::Status;
 
 use self::keys::{KeyEffect, TopView};
 use self::screen::Screen;

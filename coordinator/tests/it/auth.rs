@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use tollgate_coordinator::config::tokens::NewToken;
+use tollgate_config::tokens::NewToken;
 use tollgate_core::lease_server::Start;
 use tollgate_tests::http2::Http2;
 

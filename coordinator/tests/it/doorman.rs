@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prost::Message;
-use tollgate_coordinator::clock::unix_time;
-use tollgate_coordinator::wire::CapacityClient;
 use tollgate_core::lease_server::Start;
+use tollgate_net::clock::unix_time;
+use tollgate_net::wire::CapacityClient;
 use tollgate_proto::doorman as wire;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};

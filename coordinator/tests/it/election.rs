@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use axum::body::Bytes;
+use elector::{Elector, LIMIT};
 use tempfile::TempDir;
-use tollgate_coordinator::cluster::election::{ElectionError, Term};
-use tollgate_coordinator::cluster::etcd::{Client, connect};
-use tollgate_coordinator::config::{ClusterConfig, Config};
-use tollgate_coordinator::net::files::FileReader;
+use tollgate_cluster::election::{ElectionError, Term};
+use tollgate_cluster::etcd::{Client, connect};
+use tollgate_config::{ClusterConfig, Config};
 use tollgate_core::cluster::{ShardId, assign};
+use tollgate_net::files::FileReader;
 use tollgate_tests::etcd::Etcd;
 use tollgate_tests::wait;
-
-use elector::{Elector, LIMIT};
 
 mod elector;
 mod secured;

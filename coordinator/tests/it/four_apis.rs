@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate_coordinator::wire::RateLimitServiceClient;
 use tollgate_core::lease_server::Start;
+use tollgate_net::wire::RateLimitServiceClient;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use tollgate_tests::seeds::chosen;
 use tonic::transport::{Channel, Endpoint};

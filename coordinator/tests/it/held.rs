@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::lease_server::Start;
+use tollgate_net::wire::LeaseServiceClient;
 use tonic::Code;
 use tonic::transport::Endpoint;
 

@@ -14,7 +14,6 @@ mod harness;
 mod held;
 mod history;
 mod http;
-mod layers;
 mod leases;
 mod metrics;
 mod nudges;

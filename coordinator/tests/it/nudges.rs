@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tollgate_coordinator::leases::nudges::NODE;
-use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::lease_server::Start;
+use tollgate_leases::nudges::NODE;
+use tollgate_net::wire::LeaseServiceClient;
 use tollgate_proto::nudge::{Nudged, Watch};
 use tollgate_proto::v1;
 use tonic::transport::{Channel, Endpoint};

@@ -6,25 +6,24 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tollgate_coordinator::api::metrics::ApiMetrics;
-use tollgate_coordinator::api::rest;
-use tollgate_coordinator::catalog::metrics::CatalogMetrics;
-use tollgate_coordinator::catalog::store::MemoryStore;
-use tollgate_coordinator::clock::Clock;
-use tollgate_coordinator::cluster::election::{ElectionEvent, Term};
-use tollgate_coordinator::config::Config;
-use tollgate_coordinator::config::tokens::NewToken;
-use tollgate_coordinator::config::writer::CatalogWriter;
-use tollgate_coordinator::leases::driver::{DriverSettings, LeaseCount};
-use tollgate_coordinator::leases::history::History;
-use tollgate_coordinator::leases::metrics::LeaseMetrics;
-use tollgate_coordinator::leases::nudges::Nudges;
-use tollgate_coordinator::leases::rules::RuleNames;
-use tollgate_coordinator::leases::shards::ShardSupervisor;
-use tollgate_coordinator::observe::metrics::{Exporter, registry};
+use tollgate_admin::history::History;
+use tollgate_admin::{AdminMetrics, App, Parts};
+use tollgate_cluster::election::{ElectionEvent, Term};
+use tollgate_config::Config;
+use tollgate_config::catalog::metrics::CatalogMetrics;
+use tollgate_config::catalog::store::MemoryStore;
+use tollgate_config::tokens::NewToken;
+use tollgate_config::writer::CatalogWriter;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::{DRAINS_MAX, Start};
+use tollgate_leases::metrics::LeaseMetrics;
+use tollgate_leases::nudges::Nudges;
+use tollgate_leases::rules::RuleNames;
+use tollgate_leases::shards::ShardSupervisor;
+use tollgate_leases::{DriverSettings, LeaseCount};
+use tollgate_net::clock::Clock;
+use tollgate_observe::metrics::{Exporter, registry};
 
 use crate::harness::{Answer, Ask, Coordinator};
 
@@ -239,12 +238,12 @@ async fn ended() -> SocketAddr {
     let _ = supervisor.await;
     drop(writer);
     let (keep, newest) = watch::channel(Arc::new(config));
-    let router = rest::router(rest::App::new(rest::Parts {
+    let router = tollgate_admin::router(App::new(Parts {
         shards,
         history: History::default(),
         peers: None,
         parent: None,
-        metrics: ApiMetrics::default(),
+        metrics: AdminMetrics::default(),
         leases: metrics,
         exporter: Exporter::new(registry()),
         clock,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_coordinator::wire::RateLimitServiceClient;
 use tollgate_core::lease_server::Start;
+use tollgate_net::wire::RateLimitServiceClient;
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use tollgate_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
     Entry, RateLimitOverride,

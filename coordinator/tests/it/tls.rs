@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
-use tollgate_coordinator::net::tls::{Listener, ServerFiles};
-use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::lease_server::Start;
+use tollgate_net::tls::{Listener, ServerFiles};
+use tollgate_net::wire::LeaseServiceClient;
 use tonic::transport::Channel;
 
 use crate::certificates::{Client, Folder, Issuer, Pair};

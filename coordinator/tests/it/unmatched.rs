@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate_coordinator::wire::RateLimitServiceClient;
 use tollgate_core::lease_server::Start;
+use tollgate_net::wire::RateLimitServiceClient;
 
 use crate::harness::{Ask, Coordinator};
 use crate::rls::descriptor;

@@ -506,7 +506,7 @@ async fn a_pattern_is_no_name() {
 
 /// Seconds since 1970, so many from now.
 fn in_seconds(seconds: u64) -> u64 {
-    tollgate_coordinator::clock::unix_time().as_secs() + seconds
+    tollgate_net::clock::unix_time().as_secs() + seconds
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Comparison of a file with the rules that clients of a running coordinator ask for.
 
-use tollgate_coordinator::api::rest::view::{RuleStatus, Status};
-use tollgate_coordinator::catalog::check::ConfigError;
-use tollgate_coordinator::config::Config;
+use tollgate_admin::view::{RuleStatus, Status};
+use tollgate_config::Config;
+use tollgate_config::catalog::check::ConfigError;
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;

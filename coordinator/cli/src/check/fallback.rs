@@ -1,8 +1,8 @@
 //! Fallbacks of a configuration: what each Envoy admits under its limits without a lease.
 
 use serde::Serialize;
-use tollgate_coordinator::api::rest::view::Amount;
-use tollgate_coordinator::catalog::FileCatalog;
+use tollgate_admin::view::Amount;
+use tollgate_config::catalog::FileCatalog;
 use tollgate_core::client::{KnownLimit, Policy};
 use tollgate_core::lease::Unit;
 use tollgate_core::limit::{Limit, SafeCapacity};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
-use tollgate_coordinator::catalog::spec::LocatedValue;
+use tollgate_config::catalog::spec::LocatedValue;
 
 /// A value, and its place.
 pub(super) type Node = LocatedValue<Shape>;

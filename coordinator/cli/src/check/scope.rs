@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde::Serialize;
-use tollgate_coordinator::api::rest::view::LimitView;
-use tollgate_coordinator::catalog::{Catalog, LimitSource};
-use tollgate_coordinator::config::{Config, HoldingLimits, LimitOrigin, ScopeExplanation};
+use tollgate_admin::view::LimitView;
+use tollgate_config::catalog::{Catalog, LimitSource};
+use tollgate_config::{Config, HoldingLimits, LimitOrigin, ScopeExplanation};
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::limit::Limit;
 

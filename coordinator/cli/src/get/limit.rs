@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_coordinator::api::rest::view::{
-    Amount, LimitView, MemberView, SafeView, ScopeLimits, SourceView,
-};
+use tollgate_admin::view::{Amount, LimitView, MemberView, SafeView, ScopeLimits, SourceView};
 
 use crate::failure::Failure;
 use crate::print;

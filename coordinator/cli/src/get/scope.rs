@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use anyhow::anyhow;
 use serde::Serialize;
-use tollgate_coordinator::api::rest::view::{
+use tollgate_admin::view::{
     BucketView, ResourceClient, ScopeDetail, ScopeLimits, TrafficView, UnitDetail, UnitSummary,
 };
 
@@ -181,7 +181,7 @@ fn learning(summary: &UnitSummary) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_coordinator::api::rest::view::Amount;
+    use tollgate_admin::view::Amount;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use serde_saphyr::UserMessageFormatter;
-use tollgate_coordinator::catalog::spec::LocatedValue;
+use tollgate_config::catalog::spec::LocatedValue;
 use tollgate_sim::scenario::ScenarioError;
 
 /// Value of a document.

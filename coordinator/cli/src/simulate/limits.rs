@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use tollgate_coordinator::catalog::Catalog;
-use tollgate_coordinator::catalog::check::ConfigErrors;
-use tollgate_coordinator::config::{Config, Flags};
+use tollgate_config::catalog::Catalog;
+use tollgate_config::catalog::check::ConfigErrors;
+use tollgate_config::{Config, Flags};
 use tollgate_core::lease::Unit;
 use tollgate_sim::limits::{LimitSource, PoolOfUnit, ScopeLimits, UnitLimit};
 use tollgate_sim::scenario::ScenarioError;

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use tollgate_coordinator::clock::Clock;
 use tollgate_core::units::Instant;
+use tollgate_net::clock::Clock;
 
 use crate::print;
 

@@ -1,7 +1,7 @@
 //! Errors in the shape of a scenario, in plain words.
 
 use serde_json::Value;
-use tollgate_coordinator::config::unknown_field;
+use tollgate_config::unknown_field;
 use tollgate_sim::scenario::ScenarioError;
 
 use super::document::Document;

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use tollgate_coordinator::api::rest::view::{Amount, BusyResource};
+use tollgate_admin::view::{Amount, BusyResource};
 
 /// The longest filter, in characters.
 const FILTER_MAX: usize = 64;

@@ -1,6 +1,6 @@
 //! Screen of `tollgate top`, as text.
 
-use tollgate_coordinator::api::rest::view::{Amount, BusyResource, Status, UnitSummary};
+use tollgate_admin::view::{Amount, BusyResource, Status, UnitSummary};
 
 use super::keys::TopView;
 use crate::{print, status};
@@ -170,7 +170,7 @@ fn cut(text: &str, size: Size) -> Vec<String> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use tollgate_coordinator::api::rest::view::{LimitedBy, TrafficView};
+    use tollgate_admin::view::{LimitedBy, TrafficView};
 
     use super::*;
 

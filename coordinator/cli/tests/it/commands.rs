@@ -5,7 +5,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use tempfile::NamedTempFile;
-use tollgate_coordinator::wire::LeaseServiceClient;
+use tollgate_net::wire::LeaseServiceClient;
 use tollgate_proto::response::Refreshed;
 use tonic::transport::Channel;
 

@@ -8,14 +8,12 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::time::Instant;
-use tollgate_coordinator::catalog::metrics::CatalogMetrics;
-use tollgate_coordinator::catalog::store::{
-    RecordKey, RecordKind, RedbStore, Store as _, WriteBatch,
-};
-use tollgate_coordinator::catalog::{MemberKind, Resolver};
-use tollgate_coordinator::clock::Clock;
-use tollgate_coordinator::config::Config;
-use tollgate_coordinator::config::writer::CatalogWriter;
+use tollgate_config::Config;
+use tollgate_config::catalog::metrics::CatalogMetrics;
+use tollgate_config::catalog::store::{RecordKey, RecordKind, RedbStore, Store as _, WriteBatch};
+use tollgate_config::catalog::{MemberKind, Resolver};
+use tollgate_config::writer::CatalogWriter;
+use tollgate_net::clock::Clock;
 
 use crate::binary::Serve;
 use crate::harness::Answer;

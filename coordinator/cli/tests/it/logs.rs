@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_coordinator::wire::LeaseServiceClient;
+use tollgate_net::wire::LeaseServiceClient;
 
 use crate::binary::{GOOD, Serve, file, run};
 use crate::harness::request;
@@ -10,7 +10,7 @@ use crate::harness::request;
 /// Returns the log of a coordinator with `args` to which a client has sent a bad call `calls` times.
 async fn log_of_bad_calls(args: &[&str], calls: usize) -> Vec<String> {
     let config = file(GOOD);
-    let args: Vec<&str> = ["--log", "info,tollgate_coordinator=debug"]
+    let args: Vec<&str> = ["--log", "info,tollgate=debug"]
         .into_iter()
         .chain(args.iter().copied())
         .collect();

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tollgate_coordinator::wire::LeaseServiceClient;
+use tollgate_net::wire::LeaseServiceClient;
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 
 use crate::binary::{Serve, tollgate};

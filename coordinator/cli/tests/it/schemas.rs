@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
-use tollgate_coordinator::config::{Config, Flags, SourceFile};
+use tollgate_config::{Config, Flags, SourceFile};
 use tollgate_core::lease::Unit;
 
 mod fields;

@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::TcpListenerStream;
-use tollgate_coordinator::wire::LeaseServiceClient;
+use tollgate_net::wire::LeaseServiceClient;
 use tonic::{Request, Response, Status};
 
 use crate::binary::{GOOD, Serve, file};

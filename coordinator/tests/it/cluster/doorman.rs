@@ -1,8 +1,8 @@
 //! Clients of Doorman's in a cluster.
 
-use tollgate_coordinator::wire::CapacityClient;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
+use tollgate_net::wire::CapacityClient;
 use tollgate_proto::doorman as wire;
 use tonic::transport::Channel;
 

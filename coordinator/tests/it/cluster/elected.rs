@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tollgate_coordinator::cluster::election::ElectionMetrics;
-use tollgate_coordinator::cluster::election::EtcdElection as Election;
-use tollgate_coordinator::config::Config;
-use tollgate_coordinator::server::{Listeners, Place, Server};
+use tollgate_cluster::election::ElectionMetrics;
+use tollgate_cluster::election::EtcdElection as Election;
+use tollgate_config::Config;
+use tollgate_coordinator::{Listeners, Place, Server};
 use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::Start;
 
@@ -91,7 +91,7 @@ async fn configured(yaml: &str) -> Node {
     let listeners = Listeners::bind(config.listen).await.unwrap();
     let cluster = config.cluster.as_ref().unwrap();
     let (peer, tls) = (
-        cluster.peer(listeners.addresses().unwrap(), &config.tls),
+        listeners.addresses().unwrap().peer(cluster, &config.tls),
         cluster.tls.clone(),
     );
     let server = Server::new(listeners, config, Epoch(0), Start::Fresh).await;

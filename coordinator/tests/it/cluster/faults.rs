@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tollgate_coordinator::cluster::election::{Master, Masters, Peer, Term, TermDeadline};
+use tollgate_cluster::election::{Master, Masters, Peer, Term, TermDeadline};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 use tonic::{Code, Request};

@@ -1,8 +1,8 @@
 //! Refreshes that a node passes on, many in a call.
 
-use tollgate_coordinator::wire::ForwardServiceClient;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
+use tollgate_net::wire::ForwardServiceClient;
 use tollgate_proto::v1;
 use tonic::{Code, Status};
 

@@ -9,18 +9,18 @@ use std::time::Duration;
 use axum::body::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tollgate_coordinator::cluster::election::{
+use tollgate_cluster::election::{
     Election, ElectionError, ElectionEvent, ElectionPublisher, Master, Masters, Peer, Term,
     TermDeadline,
 };
-use tollgate_coordinator::config::Config;
-use tollgate_coordinator::net::channels::Channels;
-use tollgate_coordinator::net::tls::{CertificateOwner, ClientFiles, TlsMetrics};
-use tollgate_coordinator::server::{Listeners, Place, Server, ServerError};
-use tollgate_coordinator::wire::LeaseServiceClient;
+use tollgate_config::Config;
+use tollgate_coordinator::{Listeners, Place, Server, ServerError};
 use tollgate_core::cluster::{ShardId, shard_of};
 use tollgate_core::lease::{Epoch, ResourceId, Unit};
 use tollgate_core::lease_server::Start;
+use tollgate_net::channels::Channels;
+use tollgate_net::tls::{CertificateOwner, ClientFiles, TlsMetrics};
+use tollgate_net::wire::LeaseServiceClient;
 use tollgate_proto::request::Release;
 use tollgate_proto::response::{Refreshed, ScopeAnswer};
 use tollgate_proto::v1;

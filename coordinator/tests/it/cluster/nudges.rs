@@ -1,8 +1,8 @@
 //! Nudges of clients whose streams end at another node than the master.
 
-use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
+use tollgate_net::wire::LeaseServiceClient;
 use tollgate_proto::nudge::Watch;
 use tonic::Code;
 

@@ -1,10 +1,10 @@
 //! Calls of unknown callers that pose as another node.
 
-use tollgate_coordinator::config::tokens::NewToken;
-use tollgate_coordinator::wire::PeerServiceClient;
+use tollgate_config::tokens::NewToken;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::Start;
+use tollgate_net::wire::PeerServiceClient;
 use tollgate_proto::v1;
 use tonic::transport::Channel;
 use tonic::{Code, Request};

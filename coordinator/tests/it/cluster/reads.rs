@@ -1,9 +1,9 @@
 //! Lease tables of the whole cluster, read from any node.
 
 use serde_json::Value;
-use tollgate_coordinator::wire::PeerServiceClient;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
+use tollgate_net::wire::PeerServiceClient;
 use tollgate_proto::v1;
 
 use super::nodes::{Cluster, Node};

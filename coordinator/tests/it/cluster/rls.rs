@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tollgate_coordinator::wire::RateLimitServiceClient;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
+use tollgate_net::wire::RateLimitServiceClient;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
 
 use super::nodes::{Cluster, Node};

@@ -120,7 +120,7 @@ async fn nodes_pass_calls_on_and_ask_each_other_over_mutual_tls() {
     let node = &cluster.nodes[0];
     let unknown = Client::new(node.peer.grpc.parse().unwrap(), "h2", &files.issuer, None);
     if let Ok(channel) = unknown.of(NAME).channel().await {
-        let mut client = tollgate_coordinator::wire::LeaseServiceClient::new(channel);
+        let mut client = tollgate_net::wire::LeaseServiceClient::new(channel);
         let call = super::nodes::asked("envoy/x", &tenants(), 1.0);
         assert!(client.refresh(call).await.is_err());
     }
@@ -172,7 +172,7 @@ async fn a_node_with_a_certificate_that_is_not_accepted_is_told_from_one_that_is
         Some(&good),
     );
     let channel = client.of(NAME).channel().await.unwrap();
-    let mut client = tollgate_coordinator::wire::LeaseServiceClient::new(channel);
+    let mut client = tollgate_net::wire::LeaseServiceClient::new(channel);
     let call = super::nodes::asked("envoy/x", &tenants(), 1.0);
     let refused = client.refresh(call).await.unwrap_err();
     let text = refused.message();

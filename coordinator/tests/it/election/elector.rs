@@ -8,11 +8,11 @@ use anyhow::{Result, ensure};
 use axum::body::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tollgate_coordinator::cluster::election::{
+use tollgate_cluster::election::{
     Election as _, ElectionError, ElectionEvent, ElectionMetrics, ElectionPublisher, EtcdElection,
     Masters, Term,
 };
-use tollgate_coordinator::config::{ClusterConfig, Config, Tls};
+use tollgate_config::{ClusterConfig, Config, Tls};
 use tollgate_core::cluster::ShardId;
 use tollgate_tests::wait;
 
@@ -42,7 +42,7 @@ impl Elector {
     /// Takes part as `node`, and hands over `snapshot` of every shard that it has to give up.
     pub(crate) fn start(cluster: &ClusterConfig, snapshot: Option<Bytes>) -> Self {
         let listen = Config::parse("limits: []").unwrap().listen;
-        let peer = cluster.peer(listen, &Tls::default());
+        let peer = listen.peer(cluster, &Tls::default());
         let (publisher, outcome) = ElectionPublisher::new(cluster.shards);
         let (stop, stopped) = watch::channel(());
         let etcd = EtcdElection::new(cluster, peer, ElectionMetrics::default());

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tollgate_coordinator::catalog::WriteRefusal;
-use tollgate_coordinator::config::Config;
-use tollgate_coordinator::config::shared_config::{SharedConfigError, get, put};
-use tollgate_coordinator::server::{Listeners, serve};
+use tollgate_config::Config;
+use tollgate_config::catalog::WriteRefusal;
+use tollgate_config::shared_config::{SharedConfigError, get, put};
+use tollgate_coordinator::{Listeners, serve};
 use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::Start;
 

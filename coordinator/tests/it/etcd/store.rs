@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use etcd_client::Client;
 use tokio::task::JoinSet;
-use tollgate_coordinator::catalog::metrics::CatalogMetrics;
-use tollgate_coordinator::catalog::spec::{AttachmentSpec, GroupSpec};
-use tollgate_coordinator::catalog::store::{EtcdStore, StoreError};
-use tollgate_coordinator::catalog::{Catalog, GroupKind, MemberKind, Precondition, WriteRefusal};
-use tollgate_coordinator::clock::Clock;
-use tollgate_coordinator::config::Config;
-use tollgate_coordinator::config::writer::{CatalogHandle, CatalogWriter, WriteError};
-use tollgate_coordinator::observe::metrics::{Exporter, Exposition, registry};
+use tollgate_config::Config;
+use tollgate_config::catalog::metrics::CatalogMetrics;
+use tollgate_config::catalog::spec::{AttachmentSpec, GroupSpec};
+use tollgate_config::catalog::store::{EtcdStore, StoreError};
+use tollgate_config::catalog::{Catalog, GroupKind, MemberKind, Precondition, WriteRefusal};
+use tollgate_config::writer::{CatalogHandle, CatalogWriter, WriteError};
 use tollgate_core::lease_server::Start;
+use tollgate_net::clock::Clock;
+use tollgate_observe::metrics::{Exporter, Exposition, registry};
 
 use super::{Etcd, Link};
 use crate::harness::{Ask, Coordinator};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate_coordinator::wire::LeaseServiceClient;
 use tollgate_core::lease::{ResourceId, Unit};
+use tollgate_net::wire::LeaseServiceClient;
 use tollgate_proto::request::Release;
 use tollgate_proto::response::Refreshed;
 use tollgate_proto::v1;

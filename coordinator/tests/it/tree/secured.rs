@@ -1,6 +1,6 @@
 //! A parent that speaks TLS, and asks for certificates.
 
-use tollgate_coordinator::wire::LeaseServiceClient;
+use tollgate_net::wire::LeaseServiceClient;
 use tonic::Code;
 use tonic::transport::Channel;
 

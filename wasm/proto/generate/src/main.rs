@@ -30,7 +30,7 @@ const RLQS: &str = "envoy/service/rate_limit_quota/v3/rlqs.proto";
 const MESSAGES: &str = "wasm/proto/src/generated";
 
 /// The gRPC clients and servers, which only the coordinator needs.
-const SERVICES: &str = "coordinator/src/generated";
+const SERVICES: &str = "coordinator/net/src/generated";
 
 /// The gRPC client of the lease service, for services without Envoy.
 const CLIENT: &str = "coordinator/client/src/generated";

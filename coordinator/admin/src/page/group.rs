@@ -1,0 +1,117 @@
+//! Page of one group: its limits, how they are used, and what each member has.
+
+use axum::extract::State;
+use maud::{Markup, html};
+
+use super::Page;
+use super::overview::{CLIENTS, unanswered};
+use super::query::TableQuery;
+use super::resource_table::ResourceTable;
+use super::scope::{limit_table, time};
+use super::text::{amount, counted, group_path, name, unit_words};
+use crate::App;
+use crate::extract::{Path, Query};
+use crate::limits::{OwnView, ScopeLimits, SourceView};
+use crate::openapi::{BadRequest, Missing, ReadLeases};
+use crate::peers::Caller;
+use crate::problem::RestError;
+use crate::stats::GroupScopes;
+use crate::status::{GroupStatus, GroupUnit, Shown, Status};
+
+/// The page of one group.
+#[utoipa::path(
+    get, path = "/groups/{name}", operation_id = "getGroupPage", tag = "pages",
+    params(
+        ("name" = String, Path, description = "Its name", min_length = 1, max_length = 250),
+        TableQuery
+    ),
+    responses(
+        (status = 200, description = "HTML", body = str, content_type = "text/html"),
+        ReadLeases, BadRequest, Missing
+    )
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    Path(group): Path<String>,
+    Query(query): Query<TableQuery>,
+    caller: Caller,
+) -> Result<Page, RestError> {
+    let (mut selection, resources) = query.checked()?;
+    let catalog = app.parts.writer.catalog();
+    // Before the scan of the whole cluster, so that a wrong name costs none.
+    let missing = || RestError::NotFound(format!("no group is called {group:?}"));
+    let found = catalog.group(&group).ok_or_else(missing)?;
+    selection.group = Some(GroupScopes::new(catalog.clone(), &group));
+    let shown = Shown {
+        resources,
+        clients: CLIENTS,
+        selection,
+    };
+    let status = Status::everywhere(&app, &caller, shown, true).await?;
+    let limits = ScopeLimits::from(catalog.resolve(found.value.scope()));
+    Ok(Page::live(
+        format!("group {group}"),
+        main(&limits, &group, &status, &query),
+    ))
+}
+
+/// Returns the content of the page.
+pub(super) fn main(
+    limits: &ScopeLimits,
+    group: &str,
+    status: &Status,
+    query: &TableQuery,
+) -> Markup {
+    let table = ResourceTable {
+        path: &group_path(group),
+        query,
+        resources: &status.busiest,
+        match_count: status.match_count,
+    };
+    html! {
+        h1 { small.kind { "group" } (name(group)) }
+        (unanswered(&status.unanswered))
+        @for group in &status.groups { (used(group)) }
+        @if let Some(OwnView { source: SourceView::Raise { until }, .. }) = &limits.own {
+            p { "Its limits are raised until " (time(*until)) "." }
+        }
+        @if let Some(own) = &limits.own {
+            section.wide data-key="limits" { h2 { "Limits" } (limit_table(&own.units)) }
+        }
+        (table.section("Members"))
+    }
+}
+
+/// Use of the group's capacity, and its first division.
+fn used(group: &GroupStatus) -> Markup {
+    html! {
+        p {
+            (counted(group.attached_count, "attachment"))
+            " of tenants and namespaces; its capacity is divided between " (group.fair_between)
+            " first."
+        }
+        @for (unit, sums) in &group.units {
+            p.verdict data-key=(unit) { (sentence(unit, sums)) }
+        }
+    }
+}
+
+fn sentence(unit: &str, used: &GroupUnit) -> Markup {
+    let amount = |value| amount(unit, value);
+    let wants = amount(used.sum_wants.into());
+    html! {
+        @match &used.bucket {
+            Some(bucket) => {
+                strong { (amount(bucket.left.into())) " of " (amount(bucket.burst.into())) " tokens" } " are left, "
+                (amount(bucket.held.into())) " are with clients; of " (amount(used.capacity)) " " (unit_words(unit)) " "
+                (wants) " are wanted"
+            }
+            None => {
+                strong { (amount(used.sum_has.into())) " of " (amount(used.capacity)) } " " (unit_words(unit))
+                " are leased, and " (wants) " are wanted"
+            }
+        }
+        @if used.member_count > 0 { " by " (counted(used.member_count, "member")) }
+        "."
+    }
+}

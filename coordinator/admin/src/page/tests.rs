@@ -1,0 +1,191 @@
+use std::collections::BTreeMap;
+
+use crate::history::HistoryOverview;
+use crate::lease_view::{
+    Amount, BusyResource, LimitedBy, ResourceClient, TrafficView, UnitDetail, UnitSummary,
+};
+
+use super::query::TableQuery;
+use super::*;
+use crate::status::{GroupStatus, GroupUnit, Status};
+
+/// A scope that tries to be more than a text.
+const HOSTILE: &str = "tenant/</h3><script>alert(1)</script>\" onclick=\"x' &amp;";
+
+fn summary() -> UnitSummary {
+    UnitSummary {
+        capacity: Amount::Number(100.0),
+        safe: None,
+        learning_ms: 0,
+        sum_has: Amount::Number(90.0),
+        sum_wants: Amount::Number(200.0),
+        client_count: 2,
+        limited_by: Some(LimitedBy {
+            whose: "group gold".to_owned(),
+            at_most: Amount::Number(80.0),
+        }),
+        bucket: None,
+        traffic: TrafficView::default(),
+    }
+}
+
+fn client(id: &str) -> ResourceClient {
+    ResourceClient {
+        client: id.to_owned(),
+        wants: Amount::Number(150.0),
+        has: Amount::Number(60.0),
+        expires_in_ms: 9_000,
+        throttled_for_ms: Some(61_000),
+    }
+}
+
+fn status(scope: &str, id: &str) -> Status {
+    let shared = GroupUnit {
+        capacity: Amount::Number(1024.0),
+        sum_has: 512.0,
+        sum_wants: 0.0,
+        member_count: 1,
+        bucket: None,
+    };
+    Status {
+        version: "0.1.0".to_owned(),
+        epoch: 7,
+        uptime_ms: 61_000,
+        refreshes_per_second: 12.5,
+        group_count: 3,
+        groups: vec![GroupStatus {
+            name: scope.to_owned(),
+            fair_between: "members".to_owned(),
+            attached_count: 2,
+            units: BTreeMap::from([("request_bytes".to_owned(), shared)]),
+        }],
+        match_count: 2004,
+        resource_count: 2004,
+        busiest: vec![BusyResource {
+            scope: scope.to_owned(),
+            unit: "requests".to_owned(),
+            summary: summary(),
+            waiting_count: 1,
+            throttled_for_ms: Some(61_000),
+            clients: vec![client(id)],
+        }],
+        ..Status::default()
+    }
+}
+
+fn overview(status: &Status) -> String {
+    let main = overview::main(status, &HistoryOverview::default(), &TableQuery::default());
+    Page::live("Status", main).html().into_string()
+}
+
+#[test]
+fn the_status_page_shows_what_an_operator_asks_about() {
+    let html = overview(&status("tenant/acme", "envoy-1/a"));
+    for part in [
+        "<dt>epoch</dt><dd>7</dd>",
+        "<dt>up</dt><dd>1 min 1 s</dd>",
+        "<dt>refreshes per second</dt><dd>12.5</dd>",
+        "<a href=\"/groups/tenant%2Facme\"><bdi>tenant/acme</bdi></a>",
+        "512\u{a0}B of 1\u{a0}KiB <span class=\"dim\">request_bytes</span>",
+        "1 of 3 groups",
+        "1 of 2\u{202f}004 resources",
+        "<tr class=\"throttled\" data-key=\"requests /scopes/tenant/acme\">",
+        "<a href=\"/scopes/tenant/acme\"><bdi>tenant/acme</bdi></a>",
+        "<td class=\"num\" data-label=\"limit\">80</td>",
+        "<strong class=\"flag\">1 throttled</strong><small>for 1 min 1 s</small>",
+        "<a href=\"/groups/gold\"><bdi>group gold</bdi></a>",
+        "<rect class=\"room\" y=\"0\" width=\"40.0\" height=\"8\"></rect>",
+        "<rect class=\"leased\" y=\"0\" width=\"45.0\" height=\"8\"></rect>",
+        "<th class=\"num\" scope=\"col\" aria-sort=\"descending\"><a href=\"/?sort=pressure&amp;order=asc\"",
+        "<a href=\"/?sort=scope&amp;order=asc\" data-stay>scope<",
+    ] {
+        assert!(html.contains(part), "no {part} in\n{html}");
+    }
+}
+
+#[test]
+fn a_sentence_says_who_is_throttled_why_and_since_when() {
+    let shown = |change: fn(&mut UnitDetail)| {
+        let mut detail = UnitDetail {
+            summary: summary(),
+            waiting_count: 1,
+            throttled_for_ms: Some(61_000),
+            clients: vec![client("envoy-1/a")],
+        };
+        change(&mut detail);
+        let html = verdict::verdict("requests", &detail).into_string();
+        let mut text = String::new();
+        for part in html.split('<') {
+            text.push_str(part.split_once('>').map_or(part, |(_, text)| text));
+        }
+        text
+    };
+    type Row = (fn(&mut UnitDetail), &'static str);
+    let rows: [Row; 6] = [
+        (
+            |_| (),
+            "1 of 2 clients is throttled: together all want 200, and the group gold allows 80. \
+             The longest is envoy-1/a, for 1 min 1 s (since ",
+        ),
+        (
+            |detail| detail.summary.limited_by.as_mut().unwrap().whose = "own limit".to_owned(),
+            "together all want 200, and the scope's own limit allows 80. ",
+        ),
+        (
+            |detail| detail.summary.limited_by.as_mut().unwrap().at_most = Amount::Number(0.0),
+            "the group gold allows nothing: it blocks every client. ",
+        ),
+        (
+            |detail| detail.summary.sum_wants = Amount::Number(70.0),
+            "all that is wanted (70) is within what the group gold allows (80); ",
+        ),
+        (
+            |detail| {
+                detail.summary.sum_wants = Amount::Number(70.0);
+                detail.summary.learning_ms = 9_000;
+            },
+            "for another 9.0 s the coordinator learns which leases are out",
+        ),
+        (
+            |detail| detail.waiting_count = 0,
+            "None of 2 clients is throttled. Together all want 200, and the group gold allows 80.",
+        ),
+    ];
+    for (change, want) in rows {
+        let message = shown(change);
+        assert!(message.contains(want), "no {want:?} in {message:?}");
+    }
+}
+
+#[test]
+fn no_scope_and_no_client_gets_out_of_its_place() {
+    let tags = |html: &str| html.matches('<').count();
+    let quotes = |html: &str| html.matches('"').count();
+    let plain = overview(&status("tenant/acme", "envoy-1/a"));
+    let hostile = overview(&status(HOSTILE, HOSTILE));
+    assert_eq!(tags(&hostile), tags(&plain));
+    assert_eq!(quotes(&hostile), quotes(&plain));
+    assert!(hostile.contains("tenant/&lt;/h3&gt;&lt;script&gt;"));
+}
+
+#[test]
+fn a_page_loads_nothing_and_runs_only_its_own() {
+    assert!(POLICY.starts_with("default-src 'none'; "), "{}", *POLICY);
+    assert!(!POLICY.contains("unsafe"), "{}", *POLICY);
+    let page = overview(&status("a", "b"));
+    for outside in ["https://", "//", " src=", " style=", " onclick="] {
+        // The icon's namespace is a name, not an address.
+        let page = page.replace(ICON, "");
+        let found = page.find(outside).map(|at| &page[at..][..40]);
+        // Comments of the script are no addresses either.
+        let found = found.filter(|found| !found.starts_with("// "));
+        assert_eq!(found, None, "{outside}");
+    }
+    // The hashes are of what stands between the tags, to the byte.
+    let between = |tag: &str| {
+        let (_, rest) = page.split_once(&format!("<{tag}>")).unwrap();
+        rest.split_once(&format!("</{tag}>")).unwrap().0
+    };
+    assert_eq!(between("style"), STYLE);
+    assert_eq!(between("script"), SCRIPT);
+}

@@ -1,0 +1,250 @@
+//! Texts and numbers as they stand on the pages.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use maud::{Markup, Render, html};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::lease_view::Amount;
+
+/// Everything but RFC 3986's unreserved characters.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// The same, and the slash stays.
+const RESERVED_IN_PATH: &AsciiSet = &RESERVED.remove(b'/');
+
+/// A text out of a request. It stands for itself in HTML, between tags and in attributes, which the
+/// templates quote.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Text<'a>(pub(super) &'a str);
+
+// === impl Text ===
+
+impl Render for Text<'_> {
+    fn render_to(&self, out: &mut String) {
+        str::render_to(&plain(self.0), out);
+    }
+}
+
+// === free functions ===
+
+/// Replaces the characters of `text` that change a text's direction, or are not to be seen: they could
+/// make one scope look like another.
+pub(super) fn plain(text: &str) -> Cow<'_, str> {
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace(is_hidden, "\u{fffd}"))
+}
+
+/// Returns `name` so that its own direction of writing does not reach beyond it.
+pub(super) fn name(name: &str) -> Markup {
+    html! { bdi { (Text(name)) } }
+}
+
+/// Returns the path of the page of `scope`.
+pub(super) fn scope_path(scope: &str) -> String {
+    // A browser resolves `..`, also an encoded one, but only between slashes.
+    let climbs = scope.split('/').any(|part| matches!(part, "." | ".."));
+    let set = if climbs { RESERVED } else { RESERVED_IN_PATH };
+    format!("/scopes/{}", utf8_percent_encode(scope, set))
+}
+
+/// Returns the path of the page of the group `name`.
+pub(super) fn group_path(name: &str) -> String {
+    format!("/groups/{}", utf8_percent_encode(name, RESERVED))
+}
+
+/// Returns `path` with a query of those `fields` that have a value.
+pub(super) fn with_query(path: &str, fields: &[(&str, String)]) -> String {
+    let mut link = path.to_owned();
+    let given = fields.iter().filter(|(_, value)| !value.is_empty());
+    for (i, (name, value)) in given.enumerate() {
+        link.push(if i == 0 { '?' } else { '&' });
+        link.push_str(name);
+        link.push('=');
+        link.extend(utf8_percent_encode(value, RESERVED));
+    }
+    link
+}
+
+/// Returns the owner of a limit, with a link to the page of a group.
+pub(super) fn owner(whose: &str) -> Markup {
+    match whose.strip_prefix("group ") {
+        Some(group) => html! { a href=(group_path(group)) { (name(whose)) } },
+        None => name(whose),
+    }
+}
+
+/// An amount of `unit`, as people write it.
+pub(super) fn amount(unit: &str, amount: Amount) -> String {
+    match amount {
+        Amount::Unlimited => "unlimited".to_owned(),
+        Amount::Number(value) if is_bytes(unit) => bytes(value),
+        Amount::Number(value) => number(value),
+    }
+}
+
+/// Returns whether `unit` counts bytes.
+pub(super) fn is_bytes(unit: &str) -> bool {
+    unit.ends_with("_bytes")
+}
+
+/// Returns the words after an amount of `unit`: `requests per second`.
+pub(super) fn unit_words(unit: &str) -> &str {
+    match unit {
+        "requests" => "requests per second",
+        "request_bytes" => "of request bodies per second",
+        "response_bytes" => "of response bodies per second",
+        "concurrency" => "requests in flight",
+        other => other,
+    }
+}
+
+/// A number with at most one decimal, and a space between thousands.
+pub(super) fn number(value: f64) -> String {
+    let text = format!("{value:.1}");
+    let text = text.strip_suffix(".0").unwrap_or(&text);
+    let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
+    let mut out = String::new();
+    for (i, digit) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    if !rest.is_empty() {
+        out.push('.');
+        out.push_str(rest);
+    }
+    out
+}
+
+/// A count.
+pub(super) fn count(value: usize) -> String {
+    number(value as f64)
+}
+
+/// A count with its noun: `1 client`, `2 clients`.
+pub(super) fn counted(value: usize, noun: &str) -> String {
+    let plural = if value == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(value))
+}
+
+/// A number of bytes in the unit that suits it.
+fn bytes(value: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = value;
+    let mut name = units[0];
+    for next in &units[1..] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        name = next;
+    }
+    format!("{}\u{a0}{name}", number(value))
+}
+
+/// A duration in its two largest units.
+pub(super) fn duration(ms: u64) -> String {
+    let s = ms / 1000;
+    let (d, h, m) = (s / 86_400, s / 3600 % 24, s / 60 % 60);
+    match (d, h, m) {
+        (0, 0, 0) if s < 10 => format!("{s}.{} s", ms % 1000 / 100),
+        (0, 0, 0) => format!("{s} s"),
+        (0, 0, _) => format!("{m} min {} s", s % 60),
+        (0, ..) => format!("{h} h {m} min"),
+        _ => format!("{d} d {h} h"),
+    }
+}
+
+/// The time of the day at `since_1970`, in UTC.
+pub(super) fn time_of_day(since_1970: Duration) -> String {
+    let s = since_1970.as_secs();
+    format!("{:02}:{:02}:{:02}", s / 3600 % 24, s / 60 % 60, s % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_leaves_its_place() {
+        let rows = [
+            ("tenant/acme", "tenant/acme"),
+            ("<script>", "&lt;script&gt;"),
+            ("\" onload='x'", "&quot; onload='x'"),
+            ("a&lt;b", "a&amp;lt;b"),
+            ("bücher/日本", "bücher/日本"),
+            ("a\u{202e}b", "a\u{fffd}b"),
+            ("a\u{200b}b\0", "a\u{fffd}b\u{fffd}"),
+        ];
+        for (text, want) in rows {
+            assert_eq!(Text(text).render().into_string(), want);
+        }
+    }
+
+    #[test]
+    fn a_link_leads_to_the_scope_whatever_it_is_called() {
+        let rows = [
+            ("tenant/acme", "/scopes/tenant/acme"),
+            ("tenant/a b?c#d", "/scopes/tenant/a%20b%3Fc%23d"),
+            ("tenant/100%", "/scopes/tenant/100%25"),
+            ("tenant/../x", "/scopes/tenant%2F..%2Fx"),
+            ("tenant/\\..\\x", "/scopes/tenant/%5C..%5Cx"),
+            ("tenant/日", "/scopes/tenant/%E6%97%A5"),
+        ];
+        for (scope, want) in rows {
+            assert_eq!(scope_path(scope), want);
+        }
+        assert_eq!(group_path("a/b"), "/groups/a%2Fb");
+        let fields = [("q", "a&b".to_owned()), ("unit", String::new())];
+        assert_eq!(with_query("/", &fields), "/?q=a%26b");
+    }
+
+    #[test]
+    fn amounts_are_as_people_write_them() {
+        let rows = [
+            ("requests", 0.0, "0"),
+            ("requests", 999.95, "1\u{202f}000"),
+            ("requests", 1_234_567.25, "1\u{202f}234\u{202f}567.2"),
+            ("request_bytes", 1023.0, "1\u{202f}023\u{a0}B"),
+            ("response_bytes", 52_428_800.0, "50\u{a0}MiB"),
+            ("request_bytes", 1e18, "909\u{202f}494.7\u{a0}TiB"),
+        ];
+        for (unit, value, want) in rows {
+            assert_eq!(amount(unit, Amount::Number(value)), want, "{value}");
+        }
+        assert_eq!(amount("requests", Amount::Unlimited), "unlimited");
+        assert_eq!(counted(1, "client"), "1 client");
+        assert_eq!(counted(2004, "client"), "2\u{202f}004 clients");
+    }
+
+    #[test]
+    fn durations_have_two_units() {
+        let rows = [
+            (0, "0.0 s"),
+            (9_950, "9.9 s"),
+            (59_999, "59 s"),
+            (61_000, "1 min 1 s"),
+            (3_660_000, "1 h 1 min"),
+            (90_000_000, "1 d 1 h"),
+        ];
+        for (ms, want) in rows {
+            assert_eq!(duration(ms), want, "{ms}");
+        }
+        let at = Duration::from_secs(86_400 * 20_000 + 3_723);
+        assert_eq!(time_of_day(at), "01:02:03");
+    }
+}

@@ -1,0 +1,174 @@
+//! Store of the fleet's slow buckets, so that a crash of the coordinator does not fill them.
+//!
+//! On one machine it is a redb file beside the store of the catalog, in a cluster etcd. A record is
+//! JSON, with the wall clock's time at which it was true.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tollgate_core::fleet::{BucketChange, StoredBucket};
+use tollgate_core::lease::{Origin, ResourceId, Unit};
+use tollgate_core::units::{Rate, Tokens};
+
+#[cfg(feature = "etcd")]
+mod etcd;
+mod redb;
+
+#[cfg(feature = "etcd")]
+pub use self::etcd::EtcdBuckets;
+pub use self::redb::RedbBuckets;
+
+/// Storage of the buckets of all shards.
+#[tonic::async_trait]
+pub trait BucketStore: Send + Sync + fmt::Debug {
+    /// Reads the buckets of the shard of `origin`, as of `now`, time since 1970; those that are full by
+    /// then are dropped.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    async fn load(&self, origin: Origin, now: Duration) -> Result<StoredBuckets, BucketStoreError>;
+
+    /// Makes `changes` durable, which were true at `now`, time since 1970.
+    ///
+    /// # Errors
+    /// If they may not be durable, or the term of `origin` is over.
+    async fn write(
+        &self,
+        origin: Origin,
+        now: Duration,
+        changes: Vec<BucketChange>,
+    ) -> Result<(), BucketStoreError>;
+
+    /// The longest time for which an answer waits for a write. After that it is told all the same; only a crash
+    /// before the write ends brings back what it tells.
+    fn max_wait(&self) -> Duration;
+
+    /// The error of a write that has not ended in time.
+    fn timed_out(&self) -> BucketStoreError;
+}
+
+/// Buckets by resource.
+pub type StoredBuckets = BTreeMap<ResourceId, StoredBucket>;
+
+/// Reason for which buckets could not be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{store}: {cause}")]
+pub struct BucketStoreError {
+    store: String,
+    cause: String,
+    /// Whether another coordinator may be master by now, which does not know what was to be stored.
+    pub is_master_unsure: bool,
+}
+
+/// A bucket as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+struct BucketRecord {
+    /// Millionths of tokens of the limit's burst.
+    burst: u64,
+    /// Millionths of tokens that the limit earns in a second.
+    rate: u64,
+    /// Millionths of tokens that it lacks.
+    missing: u64,
+    /// The part of these that clients may have held.
+    held: u64,
+    /// Milliseconds for which they may.
+    held_for_ms: u64,
+    /// Milliseconds since 1970 at which this was true.
+    at_ms: u64,
+    /// Milliseconds since 1970 from which it is full, and nobody holds anything.
+    until_ms: u64,
+}
+
+// === impl BucketStoreError ===
+
+impl BucketStoreError {
+    pub(crate) fn new(store: impl fmt::Display, cause: impl fmt::Display) -> Self {
+        Self {
+            store: store.to_string(),
+            cause: cause.to_string(),
+            is_master_unsure: false,
+        }
+    }
+}
+
+// === impl BucketRecord ===
+
+impl BucketRecord {
+    fn new(now: Duration, bucket: &StoredBucket) -> Self {
+        Self {
+            burst: bucket.whole.as_micros(),
+            rate: bucket.rate.as_micros(),
+            missing: bucket.missing.as_micros(),
+            held: bucket.held.as_micros(),
+            held_for_ms: millis(bucket.held_for),
+            at_ms: millis(now),
+            until_ms: millis(now.saturating_add(bucket.lasts)),
+        }
+    }
+
+    /// The bucket at `now`; none if it is full, or its time is not possible. One of the future is as of now.
+    fn at(&self, now: Duration) -> Option<StoredBucket> {
+        let lasts = self.until_ms.checked_sub(self.at_ms)?;
+        let age = millis(now).saturating_sub(self.at_ms);
+        (age < lasts).then(|| StoredBucket {
+            whole: Tokens::from_micros(self.burst),
+            rate: Rate::from_micros(self.rate),
+            missing: Tokens::from_micros(self.missing),
+            held: Tokens::from_micros(self.held),
+            held_for: Duration::from_millis(self.held_for_ms),
+            lasts: Duration::from_millis(lasts),
+            age: Duration::from_millis(age),
+        })
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        // Numbers alone cannot fail.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+// === free functions ===
+
+/// The key of a resource, which sorts by unit and scope.
+fn key(resource: &ResourceId) -> String {
+    format!("{}/{}", resource.unit.name(), resource.scope)
+}
+
+/// The buckets of records at `now`, and the keys of those that are full. One that cannot be read is skipped: a
+/// newer version may have written it.
+fn read<'a>(
+    now: Duration,
+    records: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+) -> (StoredBuckets, Vec<String>) {
+    let mut buckets = StoredBuckets::new();
+    let mut over = Vec::new();
+    for (key, record) in records {
+        let record: Option<BucketRecord> = serde_json::from_slice(record).ok();
+        let Some((resource, record)) = parse(key).zip(record) else {
+            tracing::warn!(key, "buckets: skipped a record that cannot be read");
+            continue;
+        };
+        match record.at(now) {
+            Some(bucket) => {
+                buckets.insert(resource, bucket);
+            }
+            None => over.push(key.to_owned()),
+        }
+    }
+    (buckets, over)
+}
+
+fn parse(key: &str) -> Option<ResourceId> {
+    let (name, scope) = key.split_once('/')?;
+    let unit = Unit::ALL.into_iter().find(|unit| unit.name() == name)?;
+    ResourceId::new(scope, unit).ok()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Buckets in etcd.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{Compare, CompareOp, Error, GetOptions, KeyValue, ResponseHeader, Txn, TxnOp};
+use tollgate_cluster::config::EtcdConfig;
+use tollgate_cluster::etcd::{EtcdError, EtcdLink};
+use tollgate_core::cluster::ShardId;
+use tollgate_core::fleet::BucketChange;
+use tollgate_core::lease::{Epoch, Origin};
+use tonic::Code;
+
+use super::{BucketRecord, BucketStore, BucketStoreError, StoredBuckets, key, read};
+
+/// Longest wait for etcd to write. A client does not wait much longer for its answer.
+const WRITE_LIMIT: Duration = Duration::from_secs(1);
+
+/// Longest wait for the buckets of a shard.
+const LOAD_LIMIT: Duration = Duration::from_secs(10);
+
+/// Records in one answer: a quarter of the 4 MB that a client takes, where scopes are usual.
+const PAGE_LEN: i64 = 5000;
+
+/// Changes in one transaction: etcd takes 128 at most by default.
+const CHANGES_MAX: usize = 100;
+
+/// Keeps buckets in etcd, those of a shard together.
+#[derive(Debug)]
+pub struct EtcdBuckets {
+    link: EtcdLink,
+    prefix: String,
+    /// Revision of the last write of each shard; none after one that may still be made: it must not be made
+    /// after the next one.
+    written: Mutex<BTreeMap<ShardId, i64>>,
+}
+
+// === impl EtcdBuckets ===
+
+impl EtcdBuckets {
+    /// Keeps them in the etcd of `config`.
+    pub fn new(config: &EtcdConfig) -> Self {
+        Self {
+            link: EtcdLink::new(config.clone()),
+            prefix: config.prefix.clone(),
+            written: Mutex::default(),
+        }
+    }
+
+    fn folder(&self, origin: Origin) -> String {
+        let shard = origin.shard.unwrap_or_default();
+        format!("{}/shards/{shard}/buckets/", self.prefix)
+    }
+
+    /// The key that each write of a shard puts.
+    fn last(&self, shard: ShardId) -> String {
+        format!("{}/shards/{shard}/written", self.prefix)
+    }
+
+    /// Revision of the last write of a shard.
+    async fn last_written(&self, shard: ShardId) -> Result<i64, EtcdError> {
+        let known = self.written().remove(&shard);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let last = self.link.call(WRITE_LIMIT, async |client| {
+            client.kv_client().get(self.last(shard), None).await
+        });
+        Ok(last.await?.kvs().first().map_or(0, KeyValue::mod_revision))
+    }
+
+    fn written(&self) -> MutexGuard<'_, BTreeMap<ShardId, i64>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The condition that no other master has been elected since.
+    fn is_master(&self, origin: Origin) -> Compare {
+        let shard = origin.shard.unwrap_or_default();
+        let term = format!("{}/shards/{shard}/term", self.prefix);
+        let Epoch(epoch) = origin.epoch;
+        Compare::value(term, CompareOp::Equal, epoch.to_string())
+    }
+
+    /// All records in `folder`, in pages.
+    async fn records(&self, folder: &str) -> Result<Vec<KeyValue>, EtcdError> {
+        // `0` comes after `/`.
+        let end = format!("{}0", folder.trim_end_matches('/'));
+        let mut from = folder.as_bytes().to_vec();
+        let mut records = Vec::new();
+        loop {
+            let options = GetOptions::new().with_range(end.clone());
+            let options = options.with_limit(PAGE_LEN);
+            let page = self.link.call(LOAD_LIMIT, async |client| {
+                client.kv_client().get(from, Some(options)).await
+            });
+            let mut page = page.await?;
+            let more = page.more();
+            records.append(&mut page.take_kvs());
+            let last = records.last().filter(|_| more);
+            let Some(last) = last else {
+                return Ok(records);
+            };
+            // The least key after it.
+            from = [last.key(), &[0]].concat();
+        }
+    }
+
+    async fn make(&self, origin: Origin, changes: Vec<TxnOp>) -> Result<(), BucketStoreError> {
+        let shard = origin.shard.unwrap_or_default();
+        let before = self.last_written(shard).await;
+        let before = before.map_err(|error| self.failed(&error))?;
+        let is_next = Compare::mod_revision(self.last(shard), CompareOp::Equal, before);
+        let mut operations = changes;
+        let Epoch(epoch) = origin.epoch;
+        operations.push(TxnOp::put(self.last(shard), epoch.to_string(), None));
+        let txn = Txn::new().when([self.is_master(origin), is_next]);
+        let made = self.link.txn(WRITE_LIMIT, txn.and_then(operations)).await;
+        let made = made.map_err(|error| self.failed(&error))?;
+        if !made.succeeded() {
+            return Err(BucketStoreError {
+                is_master_unsure: true,
+                ..self.error(&"another node, or an earlier write, was first")
+            });
+        }
+        let at = made.header().map(ResponseHeader::revision);
+        self.written().extend(at.map(|at| (shard, at)));
+        Ok(())
+    }
+
+    fn failed(&self, error: &EtcdError) -> BucketStoreError {
+        // As when it has no room left. Otherwise it is away, and perhaps for this node only.
+        let is_refused = matches!(
+            error,
+            EtcdError::Call(Error::GRpcStatus(status)) if status.code() == Code::ResourceExhausted
+        );
+        BucketStoreError {
+            is_master_unsure: !is_refused,
+            ..self.error(error)
+        }
+    }
+
+    fn error(&self, cause: &dyn Display) -> BucketStoreError {
+        BucketStoreError::new(format_args!("etcd {}", self.prefix), cause)
+    }
+}
+
+#[tonic::async_trait]
+impl BucketStore for EtcdBuckets {
+    async fn load(&self, origin: Origin, now: Duration) -> Result<StoredBuckets, BucketStoreError> {
+        let folder = self.folder(origin);
+        let loaded = self.records(&folder).await;
+        let records = loaded.map_err(|error| self.failed(&error))?;
+        let records = records.iter().filter_map(|record| {
+            let key = record.key_str().ok()?.strip_prefix(&folder)?;
+            Some((key, record.value()))
+        });
+        let (buckets, over) = read(now, records);
+        for over in over.chunks(CHANGES_MAX) {
+            let keys = over.iter().map(|key| format!("{folder}{key}"));
+            let changes = keys.map(|key| TxnOp::delete(key, None)).collect();
+            if let Err(error) = self.make(origin, changes).await {
+                tracing::warn!(%error, "buckets: cannot drop those that are full");
+                break;
+            }
+        }
+        Ok(buckets)
+    }
+
+    async fn write(
+        &self,
+        origin: Origin,
+        now: Duration,
+        changes: Vec<BucketChange>,
+    ) -> Result<(), BucketStoreError> {
+        let folder = self.folder(origin);
+        for changes in changes.chunks(CHANGES_MAX) {
+            let changes = changes.iter().map(|change| {
+                let key = format!("{folder}{}", key(&change.resource));
+                match &change.bucket {
+                    Some(bucket) => TxnOp::put(key, BucketRecord::new(now, bucket).encode(), None),
+                    None => TxnOp::delete(key, None),
+                }
+            });
+            self.make(origin, changes.collect()).await?;
+        }
+        Ok(())
+    }
+
+    fn max_wait(&self) -> Duration {
+        // Another node may be master by then.
+        Duration::MAX
+    }
+
+    fn timed_out(&self) -> BucketStoreError {
+        self.failed(&EtcdError::Timeout(WRITE_LIMIT))
+    }
+}

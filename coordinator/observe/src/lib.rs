@@ -1,0 +1,7 @@
+//! Metrics, logs and traces of the coordinator.
+
+#![forbid(unsafe_code)]
+
+pub mod logging;
+pub mod metrics;
+pub mod trace;

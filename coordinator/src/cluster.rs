@@ -1,6 +1,0 @@
-//! Membership in a cluster of coordinators: the election of masters, and the connection to etcd.
-
-pub mod config;
-pub mod election;
-#[cfg(feature = "etcd")]
-pub mod etcd;

@@ -1,5 +1,0 @@
-//! Metrics, logs and traces.
-
-pub mod logging;
-pub mod metrics;
-pub mod trace;
