@@ -69,7 +69,6 @@ step() {
 }
 
 checks() {
-    step check "recipes" tests/recipes.sh
     step check "format" just lint-format
     step check "licences, sources, duplicates" just lint-deny
     step check "generated code" just lint-generated
