@@ -29,7 +29,7 @@ pub(crate) fn notes(formats: Formats, rules: &[(&str, LimitStatus)]) -> Notes {
     {
         let (quota, window) = quota(least).unwrap_or_default();
         let limit = format!("{quota}, {quota}{window};name=\"{rule}\"");
-        let left = least.left.whole().to_string();
+        let left = left(least).to_string();
         let full_in = least.full_in.map(|full_in| seconds(full_in).to_string());
         notes.extend(
             TIGHTEST
@@ -44,7 +44,7 @@ pub(crate) fn notes(formats: Formats, rules: &[(&str, LimitStatus)]) -> Notes {
 
 /// The item of `RateLimit`.
 fn state(rule: &str, status: &LimitStatus) -> String {
-    let left = status.left.whole();
+    let left = left(status);
     let full = status
         .full_in
         .map_or_else(String::new, |full_in| format!(";t={}", seconds(full_in)));
@@ -55,6 +55,12 @@ fn state(rule: &str, status: &LimitStatus) -> String {
 fn rule_of(rule: &str, status: &LimitStatus) -> String {
     let (quota, window) = quota(status).unwrap_or_default();
     format!("\"{rule}\";q={quota}{window}")
+}
+
+/// The whole tokens that are left, of which no more are told than the limit says.
+fn left(status: &LimitStatus) -> u64 {
+    let most = quota(status).map_or(u64::MAX, |(quota, _)| quota);
+    status.left.whole().min(most)
 }
 
 fn quota(status: &LimitStatus) -> Option<(u64, String)> {

@@ -159,11 +159,6 @@ fn priority(fields: &mut Fields<'_>) -> Result<Priority, ConfigError> {
 }
 
 fn enforced(fields: &mut Fields<'_>, terms: &Terms) -> Result<u8, ConfigError> {
-    // Ignoring it like any unknown field would begin to refuse what a 0.1 rule in shadow mode let pass.
-    if let Some(mode) = fields.take("mode") {
-        let rule = "gone: set \"enforced_percent\": 0 for shadow mode";
-        return Err(fields.wrong_as("mode", mode, rule.to_owned()));
-    }
     if terms.marks {
         return match fields.take("enforced_percent") {
             None => Ok(0),

@@ -485,10 +485,6 @@ fn modes_can_be_set_and_are_checked() {
             "enabled is 1: must be true or false",
         ),
         (
-            named(r#""mode": "shadow""#),
-            "scopes[0].mode is \"shadow\": gone: set \"enforced_percent\": 0",
-        ),
-        (
             named(r#""on_limit": "mark", "enforced_percent": 0"#),
             "enforced_percent is 0: must be absent beside \"on_limit\": \"mark\"",
         ),

@@ -9,6 +9,10 @@
 use core::fmt;
 use core::time::Duration;
 
+mod windowed_rate;
+
+pub use self::windowed_rate::WindowedRate;
+
 /// Millionths in one token, and in one unit of capacity.
 pub const MICRO: u64 = 1_000_000;
 

@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Instant, MICRO};
+use tollgate_core::units::{Instant, MICRO, WindowedRate};
 
 use crate::refusal::{Denial, Refusal};
 
@@ -236,13 +236,15 @@ fn unit_parameter(unit: Unit) -> &'static str {
 }
 
 /// A limit as a whole number, and the window that it is for; none if nothing or everything passes. A
-/// rate is for the fewest whole seconds that it is at least one in, and what is in flight for none.
+/// rate is stated as [`WindowedRate`] does, and what is in flight for no window.
 pub fn policy(limit: u64, unit: Unit) -> Option<(u64, String)> {
     match limit {
         0 | u64::MAX => None,
         limit if unit.is_concurrency() => Some((limit / MICRO, String::new())),
-        limit @ MICRO.. => Some((limit / MICRO, ";w=1".to_owned())),
-        slow => Some((1, format!(";w={}", MICRO.div_ceil(slow)))),
+        limit => {
+            let WindowedRate { tokens, window_s } = WindowedRate::of(limit)?;
+            Some((tokens, format!(";w={window_s}")))
+        }
     }
 }
 

@@ -2,23 +2,20 @@
 
 use std::time::Duration;
 
+use tollgate_core::units::WindowedRate;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::RateLimit;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 
-/// A day with its seconds.
-const DAY: (Unit, u64) = (Unit::Day, 24 * 3600);
 /// Units of time with their seconds, the shortest first.
 const UNITS: [(Unit, u64); 7] = [
     (Unit::Second, 1),
     (Unit::Minute, 60),
     (Unit::Hour, 3600),
-    DAY,
+    (Unit::Day, 24 * 3600),
     (Unit::Week, 7 * 24 * 3600),
     (Unit::Month, 30 * 24 * 3600),
     (Unit::Year, 365 * 24 * 3600),
 ];
-/// Parts of a request that rates count in.
-const MICROS: u128 = 1_000_000;
 
 /// Limit of whole requests per unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,20 +28,14 @@ pub(super) struct CurrentLimit {
 // === impl CurrentLimit ===
 
 impl CurrentLimit {
-    /// Returns the limit of `micros` micro-requests per second, in the shortest unit up to a day in
-    /// which it is a whole number; in days, rounded, if it is in none.
+    /// Returns the limit of `micros` micro-requests per second, stated as [`WindowedRate`] does.
     pub(super) fn per_second(micros: u64) -> Self {
-        let per_unit = |seconds: u64| u128::from(micros) * u128::from(seconds);
-        let is_whole = |seconds: u64| per_unit(seconds) % MICROS == 0;
-        let mut shorter = UNITS.iter().take_while(|(_, seconds)| *seconds < DAY.1);
-        let whole = shorter.find(|(_, seconds)| is_whole(*seconds));
-        let (unit, seconds) = *whole.unwrap_or(&DAY);
-        let requests = (per_unit(seconds) + MICROS / 2) / MICROS;
-        Self {
-            requests: u32::try_from(requests).unwrap_or(u32::MAX),
-            unit,
-            seconds,
-        }
+        let stated = WindowedRate::of(micros);
+        let (requests, seconds) = stated.map_or((0, 1), |rate| (rate.tokens, rate.window_s));
+        Self::per_window(
+            u32::try_from(requests).unwrap_or(u32::MAX),
+            Duration::from_secs(seconds),
+        )
     }
 
     /// Returns the limit of so many requests in each `window`.
@@ -83,18 +74,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_told_in_the_shortest_unit_in_which_it_is_whole() {
+    fn a_rate_is_told_in_the_unit_in_which_it_was_meant() {
         let rows = [
             (0, 0, Unit::Second),
             (1_000_000, 1, Unit::Second),
             (250_000_000, 250, Unit::Second),
             (1_500_000, 90, Unit::Minute),
-            (500_000, 30, Unit::Minute),
+            // 100, 59 and 20 a minute.
+            (1_666_667, 100, Unit::Minute),
+            (983_333, 59, Unit::Minute),
+            (333_333, 20, Unit::Minute),
             (2_500, 9, Unit::Hour),
-            // A third of a request per second.
-            (333_333, 28_800, Unit::Day),
-            (1, 0, Unit::Day),
-            (u64::MAX, u32::MAX, Unit::Day),
+            (12, 1, Unit::Day),
+            // One in eleven and a half days.
+            (1, 1, Unit::Unknown),
             (5_000_000_000_000_000, u32::MAX, Unit::Second),
         ];
         for (micros, requests, unit) in rows {

@@ -298,10 +298,12 @@ fn verdict(level: &ScopeLevel) -> Verdict {
         };
     };
     let is_over = level.left < Tokens::ONE;
+    let limit = CurrentLimit::per_second(micros);
     Verdict {
         is_over,
-        limit: Some(CurrentLimit::per_second(micros)),
-        remaining: level.left.whole(),
+        limit: Some(limit),
+        // No more than the limit that it stands beside, also of a larger burst.
+        remaining: level.left.whole().min(limit.requests().into()),
         reset: match is_over {
             true => level.next_in,
             false => level.full_in,
