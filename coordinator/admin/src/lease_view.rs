@@ -187,6 +187,15 @@ pub struct BusyResource {
     pub clients: Vec<ResourceClient>,
 }
 
+// === impl TrafficView ===
+
+impl TrafficView {
+    /// Those that were admitted, of the last ten to twenty seconds.
+    pub fn admitted_per_second(&self) -> f64 {
+        (self.attempts_per_second - self.refused_per_second).max(0.0)
+    }
+}
+
 // === impl ScopePage ===
 
 impl ScopePage {
@@ -241,6 +250,16 @@ impl ScopePage {
 // === impl ScopeDetail ===
 
 impl ScopeDetail {
+    /// Its units, those first whose requests are refused or whose clients get less than they want.
+    pub fn by_trouble(&self) -> Vec<(&String, &UnitDetail)> {
+        let mut units: Vec<_> = self.units.iter().collect();
+        let is_well = |detail: &UnitDetail| {
+            detail.waiting_count == 0 && detail.summary.traffic.refused_per_second == 0.0
+        };
+        units.sort_by_key(|(_, detail)| is_well(detail));
+        units
+    }
+
     /// Returns one scope with at most `clients` of its clients, for each of `shards` that has it: two
     /// while the scope moves from one shard to the other.
     ///

@@ -57,6 +57,8 @@ pub(crate) struct LeaseStats {
     pub first: Vec<(ResourceId, ResourceStats)>,
     /// Number of resources in the selection.
     pub matching: usize,
+    /// Number of clients, each counted once.
+    pub clients: usize,
     /// Number of resources in learning mode, by shard of this node.
     pub learning: BTreeMap<ShardId, usize>,
     /// Sums of leases from the parent.

@@ -50,7 +50,11 @@ pub struct Status {
     pub units: BTreeMap<String, ResourceStats>,
     /// The number of groups.
     pub group_count: usize,
-    /// The first of them by name, as many as resources are asked for.
+    /// The clients with a lease, or waiting for one, each counted once; of a cluster at least so many: the
+    /// most of one node.
+    #[serde(default)]
+    pub client_count: usize,
+    /// The first groups by name, as many as resources are asked for.
     pub groups: Vec<GroupStatus>,
     /// The cluster, if this coordinator is a node of one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,6 +156,7 @@ impl Status {
             (parent, other) => *parent = parent.take().or(other),
         }
         self.resource_count += other.resource_count;
+        self.client_count = self.client_count.max(other.client_count);
         self.match_count += other.match_count;
         self.busiest.extend(other.busiest);
         let rules = self.rules.take().zip(other.rules);
@@ -164,6 +169,7 @@ impl Status {
             units: sums,
             first,
             matching,
+            clients,
             learning,
             borrowed,
             ..
@@ -213,6 +219,7 @@ impl Status {
                 .into_iter()
                 .map(|(unit, figures)| (unit.name().to_owned(), figures))
                 .collect(),
+            client_count: clients,
             group_count: catalog.list(GroupKind, "").count(),
             groups,
             cluster: peers.map(|peers| ClusterStatus::of(peers, &app.parts.shards, &learning, me)),

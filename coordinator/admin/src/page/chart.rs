@@ -63,6 +63,11 @@ struct Stack<'a> {
 // === impl Chart ===
 
 impl Chart {
+    /// Whether there is a share.
+    pub(super) fn has_bands(&self) -> bool {
+        !self.bands.is_empty()
+    }
+
     /// Draws the chart, called `title`, with its legend.
     pub(super) fn figure(&self, title: &str) -> Markup {
         if self.ages_ms.len() < 2 {

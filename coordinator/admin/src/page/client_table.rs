@@ -8,7 +8,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::sorting::{Column, Sorting};
-use super::text::{amount, count, counted, duration, name, scope_path};
+use super::text::{amount, client_name, count, counted, duration, scope_path};
 use super::verdict::since_when;
 use crate::lease_view::{Amount, ResourceClient, UnitDetail};
 use crate::stats::SortOrder;
@@ -143,7 +143,7 @@ impl ClientTable<'_> {
         let amount = |value| amount(self.unit, value);
         html! {
             tr.throttled[client.throttled_for_ms.is_some()] data-key={ (run) " " (client.client) } {
-                th scope="row" { (name(&client.client)) }
+                th scope="row" { (client_name(&client.client)) }
                 td.num data-label="has" { (amount(client.has)) }
                 td.num data-label="wants" { (amount(client.wants)) }
                 td.num.mark data-label="throttled" {

@@ -3,14 +3,16 @@
 use axum::extract::State;
 use maud::{Markup, html};
 
-use super::Page;
+use super::chart::Chart;
 use super::overview::{CLIENTS, unanswered};
 use super::query::TableQuery;
-use super::resource_table::ResourceTable;
+use super::resource_table::{ResourceTable, Weight};
 use super::scope::{limit_table, time};
 use super::text::{amount, counted, group_path, name, unit_words};
+use super::{Page, past};
 use crate::App;
 use crate::extract::{Path, Query};
+use crate::history::{RESOURCES_MAX, route};
 use crate::limits::{OwnView, ScopeLimits, SourceView};
 use crate::openapi::{BadRequest, Missing, ReadLeases};
 use crate::peers::Caller;
@@ -42,45 +44,86 @@ pub(crate) async fn get(
     let missing = || RestError::NotFound(format!("no group is called {group:?}"));
     let found = catalog.group(&group).ok_or_else(missing)?;
     selection.group = Some(GroupScopes::new(catalog.clone(), &group));
+    let members = GroupScopes::new(catalog.clone(), &group);
     let shown = Shown {
         resources,
         clients: CLIENTS,
         selection,
     };
-    let status = Status::everywhere(&app, &caller, shown, true).await?;
+    let (status, past) = tokio::join!(
+        Status::everywhere(&app, &caller, shown, true),
+        route::overview(&app, &caller, (RESOURCES_MAX, None), true),
+    );
+    let status = status?;
     let limits = ScopeLimits::from(catalog.resolve(found.value.scope()));
-    Ok(Page::live(
-        format!("group {group}"),
-        main(&limits, &group, &status, &query),
-    ))
+    let charts = status.groups.iter().flat_map(|group| group.units.keys());
+    let charts = charts.filter_map(|unit| {
+        let chart = past::of_members(&past, unit, |scope| members.has(scope))?;
+        Some((unit.clone(), chart))
+    });
+    let weight = |scope: &str| Some(catalog.resolve(&scope.into()).member?.weight.get());
+    let page = GroupPage {
+        group: &group,
+        limits: &limits,
+        status: &status,
+        charts: charts.collect(),
+        weight: &weight,
+        query: &query,
+    };
+    Ok(Page::live(format!("group {group}"), page.main()))
 }
 
-/// Returns the content of the page.
-pub(super) fn main(
-    limits: &ScopeLimits,
-    group: &str,
-    status: &Status,
-    query: &TableQuery,
-) -> Markup {
-    let table = ResourceTable {
-        path: &group_path(group),
-        query,
-        resources: &status.busiest,
-        match_count: status.match_count,
-    };
-    html! {
-        h1 { small.kind { "group" } (name(group)) }
-        (unanswered(&status.unanswered))
-        @for group in &status.groups { (used(group)) }
-        @if let Some(OwnView { source: SourceView::Raise { until }, .. }) = &limits.own {
-            p { "Its limits are raised until " (time(*until)) "." }
+/// One group with its limits, members and past.
+pub(super) struct GroupPage<'a> {
+    pub(super) group: &'a str,
+    pub(super) limits: &'a ScopeLimits,
+    pub(super) status: &'a Status,
+    /// Shares of the members by unit.
+    pub(super) charts: Vec<(String, Chart)>,
+    pub(super) weight: Weight<'a>,
+    pub(super) query: &'a TableQuery,
+}
+
+// === impl GroupPage ===
+
+impl GroupPage<'_> {
+    /// Returns the content of the page.
+    pub(super) fn main(&self) -> Markup {
+        let Self {
+            group,
+            limits,
+            status,
+            ..
+        } = self;
+        let table = ResourceTable {
+            path: &group_path(group),
+            query: self.query,
+            resources: &status.busiest,
+            match_count: status.match_count,
+            weight: Some(self.weight),
+        };
+        html! {
+            h1 { small.kind { "group" } (name(group)) }
+            (unanswered(&status.unanswered))
+            @for group in &status.groups { (used(group)) }
+            @if let Some(OwnView { source: SourceView::Raise { until }, .. }) = &limits.own {
+                p { "Its limits are raised until " (time(*until)) "." }
+            }
+            @if let Some(own) = &limits.own {
+                section.wide data-key="limits" { h2 { "Limits" } (limit_table(&own.units)) }
+            }
+            @for (unit, chart) in &self.charts {
+                section.wide data-key={ "past " (unit) } {
+                    h2 { "Leased in the last 10 minutes" small { (unit_words(unit)) } }
+                    (chart.figure(&format!("Leased {unit} of the busiest members, one above the other")))
+                }
+            }
+            (table.section("Members"))
         }
-        @if let Some(own) = &limits.own {
-            section.wide data-key="limits" { h2 { "Limits" } (limit_table(&own.units)) }
-        }
-        (table.section("Members"))
     }
 }
+
+// === free functions ===
 
 /// Use of the group's capacity, and its first division.
 fn used(group: &GroupStatus) -> Markup {

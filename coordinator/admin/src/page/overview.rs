@@ -61,6 +61,7 @@ pub(super) fn main(status: &Status, past: &HistoryOverview, query: &TableQuery) 
         query,
         resources: &status.busiest,
         match_count: status.match_count,
+        weight: None,
     };
     html! {
         h1 { "Status" }
@@ -95,8 +96,8 @@ fn facts(status: &Status) -> Markup {
     let facts = [
         ("refreshes per second", number(status.refreshes_per_second)),
         ("resources", sum(|unit| unit.resources)),
-        ("clients", sum(|unit| unit.clients)),
-        ("throttled clients", sum(|unit| unit.waiting)),
+        ("clients", count(status.client_count)),
+        ("throttled leases", sum(|unit| unit.waiting)),
         ("learning resources", sum(|unit| unit.learning)),
         ("groups", count(status.group_count)),
         ("up", duration(status.uptime_ms)),
@@ -129,6 +130,8 @@ fn units(status: &Status) -> Markup {
     if status.units.is_empty() {
         return html! {};
     }
+    let mut units: Vec<_> = status.units.iter().collect();
+    units.sort_by_key(|(_, sums)| sums.waiting == 0);
     html! {
         section.side data-key="units" {
             h2 { "Units" }
@@ -138,7 +141,7 @@ fn units(status: &Status) -> Markup {
                     th.num scope="col" { "leased" } th.num scope="col" { "limits" }
                     th.num scope="col" { "wanted" } th.num scope="col" { "throttled" }
                 } }
-                tbody { @for (unit, sums) in &status.units { (unit_row(unit, sums)) } }
+                tbody { @for (unit, sums) in units { (unit_row(unit, sums)) } }
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Charts of the last ten minutes, out of the history.
 
-use crate::history::{HistoryOverview, STEPS, ScopeHistory, ScopeUnitHistory, Values};
+use crate::history::{HistoryOverview, STEPS, ScopeHistory, ScopeUnitHistory, UnitHistory, Values};
 
 use super::chart::{BANDS_MAX, Band, Chart};
-use super::text::scope_path;
+use super::text::{scope_path, short_client};
 
 /// The steps of a history, by age.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,42 @@ pub(super) fn of_scopes(history: &HistoryOverview, unit: &str) -> Option<Chart> 
     Some(chart)
 }
 
+/// Returns the shares of the members of a group, of which `is_member` knows; `None` if none has any.
+pub(super) fn of_members(
+    history: &HistoryOverview,
+    unit: &str,
+    is_member: impl Fn(&str) -> bool,
+) -> Option<Chart> {
+    let members = history.resources.iter();
+    let members: Vec<_> = members
+        .filter(|one| is_member(&one.scope))
+        .cloned()
+        .collect();
+    let mut sums: Values = Vec::new();
+    for member in members.iter().filter(|one| one.unit == unit) {
+        sums.resize(sums.len().max(member.sum_has.len()), None);
+        for (sum, has) in sums.iter_mut().zip(&member.sum_has) {
+            *sum = match (*sum, *has) {
+                (Some(sum), Some(has)) => Some(sum + has),
+                (sum, has) => sum.or(has),
+            };
+        }
+    }
+    let sums = UnitHistory {
+        sum_has: sums,
+        ..UnitHistory::default()
+    };
+    let chart = of_scopes(
+        &HistoryOverview {
+            units: [(unit.to_owned(), sums)].into(),
+            resources: members,
+            ..history.clone()
+        },
+        unit,
+    )?;
+    chart.has_bands().then_some(chart)
+}
+
 /// Returns the shares of the clients of `unit` of a scope; `None` if its past is not known.
 pub(super) fn of_clients(history: &ScopeHistory, unit: &str) -> Option<Chart> {
     let ScopeUnitHistory {
@@ -45,7 +81,7 @@ pub(super) fn of_clients(history: &ScopeHistory, unit: &str) -> Option<Chart> {
     } = history.units.get(unit)?;
     let shares = clients
         .iter()
-        .map(|one| (one.client.clone(), None, &one.has));
+        .map(|one| (short_client(&one.client).into_owned(), None, &one.has));
     let steps = Steps {
         step_ms: history.step_ms,
         newest_age_ms: history.newest_age_ms,
@@ -133,7 +169,7 @@ fn others(bands: &[Band], sums: &[f64]) -> Option<Band> {
 
 #[cfg(test)]
 mod tests {
-    use crate::history::{ClientHistory, ResourceHistory, UnitHistory};
+    use crate::history::{ClientHistory, ResourceHistory};
 
     use super::*;
 
@@ -178,6 +214,29 @@ mod tests {
         assert_eq!(chart.ages_ms, [6000, 1000]);
         assert_eq!(chart.beside, None);
         assert!(of_scopes(&history, "concurrency").is_none());
+    }
+
+    #[test]
+    fn only_members_are_in_the_chart_of_a_group() {
+        let resource = |scope: &str, has: f32| ResourceHistory {
+            scope: scope.to_owned(),
+            unit: "requests".to_owned(),
+            sum_has: values(&[has]),
+        };
+        let history = HistoryOverview {
+            step_ms: 5000,
+            resources: vec![
+                resource("a", 30.0),
+                resource("stranger", 90.0),
+                resource("b", 10.0),
+            ],
+            ..HistoryOverview::default()
+        };
+        let is_member = |scope: &str| scope != "stranger";
+        let chart = of_members(&history, "requests", is_member).unwrap();
+        let names = chart.bands.iter().map(|one| one.name.as_deref());
+        assert_eq!(names.collect::<Vec<_>>(), [Some("a"), Some("b")]);
+        assert!(of_members(&history, "concurrency", is_member).is_none());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::lease_view::BusyResource;
 use crate::stats::ResourceSort;
 
 /// Some resources, as a table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct ResourceTable<'a> {
     /// The path of the page with the table.
     pub(super) path: &'a str,
@@ -22,7 +22,12 @@ pub(super) struct ResourceTable<'a> {
     pub(super) resources: &'a [BusyResource],
     /// Number of those that it selects.
     pub(super) match_count: usize,
+    /// The weights of members of a group; none of other scopes.
+    pub(super) weight: Option<Weight<'a>>,
 }
+
+/// Tells the weight of a member by its scope.
+pub(super) type Weight<'a> = &'a dyn Fn(&str) -> Option<u32>;
 
 // === impl ResourceTable ===
 
@@ -96,6 +101,7 @@ impl ResourceTable<'_> {
                 thead { tr {
                     (head(ResourceSort::Scope))
                     th scope="col" { "unit" }
+                    @if self.weight.is_some() { th.num scope="col" { "weight" } }
                     (head(ResourceSort::Leased))
                     (head(ResourceSort::Capacity))
                     (head(ResourceSort::Wanted))
@@ -104,7 +110,40 @@ impl ResourceTable<'_> {
                     (head(ResourceSort::Waiting))
                     th scope="col" { "limited by" }
                 } }
-                tbody { @for resource in self.resources { (row(resource)) } }
+                tbody { @for resource in self.resources { (self.row(resource)) } }
+            }
+        }
+    }
+
+    fn row(&self, resource: &BusyResource) -> Markup {
+        let BusyResource {
+            scope,
+            unit,
+            summary,
+            waiting_count,
+            ..
+        } = resource;
+        let amount = |value| amount(unit, value);
+        let path = scope_path(scope);
+        html! {
+            tr.throttled[*waiting_count > 0 || summary.traffic.refused_per_second > 0.0] data-key={ (unit) " " (path) } {
+                th scope="row" { a href=(path) { (name(scope)) } }
+                td.unit { (Text(unit)) }
+                @if let Some(weight) = self.weight {
+                    td.num data-label="weight" { @if let Some(weight) = weight(scope) { (weight) } }
+                }
+                td.num data-label="leased" { (amount(summary.sum_has)) }
+                td.num data-label="limit" { (amount(summary.at_most())) }
+                td.num data-label="wanted" { (amount(summary.sum_wants)) }
+                td.shape { (bar(summary)) }
+                td.num data-label="clients" { (count(summary.client_count)) }
+                td.num.mark data-label="throttled" { (throttled(resource)) }
+                td.owner data-label="limited by" {
+                    @if let Some(limited_by) = &summary.limited_by { (owner(&limited_by.whose)) }
+                    @if summary.learning_ms > 0 {
+                        small { "learning for " (duration(summary.learning_ms)) }
+                    }
+                }
             }
         }
     }
@@ -112,38 +151,13 @@ impl ResourceTable<'_> {
 
 // === free functions ===
 
-fn row(resource: &BusyResource) -> Markup {
-    let BusyResource {
-        scope,
-        unit,
-        summary,
-        waiting_count,
-        ..
-    } = resource;
-    let amount = |value| amount(unit, value);
-    let path = scope_path(scope);
-    html! {
-        tr.throttled[*waiting_count > 0] data-key={ (unit) " " (path) } {
-            th scope="row" { a href=(path) { (name(scope)) } }
-            td.unit { (Text(unit)) }
-            td.num data-label="leased" { (amount(summary.sum_has)) }
-            td.num data-label="limit" { (amount(summary.at_most())) }
-            td.num data-label="wanted" { (amount(summary.sum_wants)) }
-            td.shape { (bar(summary)) }
-            td.num data-label="clients" { (count(summary.client_count)) }
-            td.num.mark data-label="throttled" { (throttled(resource)) }
-            td.owner data-label="limited by" {
-                @if let Some(limited_by) = &summary.limited_by { (owner(&limited_by.whose)) }
-                @if summary.learning_ms > 0 {
-                    small { "learning for " (duration(summary.learning_ms)) }
-                }
-            }
-        }
-    }
-}
-
-/// The clients that get less than they want, and since when.
+/// Refused requests, and the clients that get less than they want, and since when.
 fn throttled(resource: &BusyResource) -> Markup {
+    let refused = resource.summary.traffic.refused_per_second;
+    if refused > 0.0 {
+        let refused = amount(&resource.unit, refused.into());
+        return html! { strong.flag { (refused) " refused" } small { "a second" } };
+    }
     if resource.waiting_count == 0 {
         return html! { span.dim { "none" } };
     }

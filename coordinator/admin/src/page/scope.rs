@@ -8,10 +8,11 @@ use maud::{Markup, html};
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_proto::v1;
 
+use super::chart::Chart;
 use super::client_table::{ClientQuery, ClientTable};
 use super::overview::unanswered;
 use super::text::{amount, duration, group_path, name, owner, unit_words};
-use super::verdict::verdict;
+use super::verdict::{traffic, verdict};
 use super::{Page, bar, legend, past};
 use crate::App;
 use crate::extract::{ENTRIES_MAX, Path, Query};
@@ -88,7 +89,7 @@ impl ScopePage<'_> {
             @match self.detail {
                 Some(detail) => {
                     (unanswered(&detail.unanswered))
-                    @for (unit, detail) in &detail.units { (self.unit(unit, detail)) }
+                    @for (unit, detail) in detail.by_trouble() { (self.unit(unit, detail)) }
                 }
                 None => { p data-key="none" { "No client has or wants a lease of it." } }
             }
@@ -106,11 +107,13 @@ impl ScopePage<'_> {
         html! {
             section.wide data-key=(unit) {
                 h2 { (unit) small { (unit_words(unit)) } }
+                (traffic(unit, &detail.summary.traffic))
                 (verdict(unit, detail))
                 (facts(unit, detail))
                 (bar::bar(&detail.summary))
                 (legend::bars())
-                @if let Some(chart) = past::of_clients(self.past, unit) {
+                // Clients that draw have no shares.
+                @if let Some(chart) = past::of_clients(self.past, unit).filter(Chart::has_bands) {
                     h3 { "Leased in the last 10 minutes" }
                     (chart.figure(&format!("Leased {unit} of each client, one above the other")))
                 }
@@ -198,14 +201,14 @@ fn facts(unit: &str, detail: &UnitDetail) -> Markup {
     let amount = |value| amount(unit, value);
     html! {
         dl.facts {
+            @if summary.traffic.attempts > 0 {
+                @let traffic = &summary.traffic;
+                div { dt { "admitted a second" } dd { (amount(traffic.admitted_per_second().into())) } }
+                div { dt { "refused a second" } dd { (amount(traffic.refused_per_second.into())) } }
+            }
             div { dt { "leased" } dd { (amount(summary.sum_has)) } }
             div { dt { "limit" } dd { (amount(summary.at_most())) } }
             div { dt { "wanted" } dd { (amount(summary.sum_wants)) } }
-            @if summary.traffic.attempts > 0 {
-                @let traffic = &summary.traffic;
-                div { dt { "asked a second" } dd { (amount(Amount::Number(traffic.attempts_per_second))) } }
-                div { dt { "refused a second" } dd { (amount(Amount::Number(traffic.refused_per_second))) } }
-            }
             @if let Some(bucket) = &summary.bucket {
                 div { dt { "tokens left" } dd { (amount(Amount::Number(bucket.left))) } }
                 div { dt { "tokens with clients" } dd { (amount(Amount::Number(bucket.held))) } }

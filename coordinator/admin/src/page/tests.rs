@@ -2,10 +2,12 @@ use std::collections::BTreeMap;
 
 use crate::history::HistoryOverview;
 use crate::lease_view::{
-    Amount, BusyResource, LimitedBy, ResourceClient, TrafficView, UnitDetail, UnitSummary,
+    Amount, BusyResource, LimitedBy, ResourceClient, ScopeDetail, TrafficView, UnitDetail,
+    UnitSummary,
 };
 
 use super::query::TableQuery;
+use super::resource_table::ResourceTable;
 use super::*;
 use crate::status::{GroupStatus, GroupUnit, Status};
 
@@ -155,6 +157,83 @@ fn a_sentence_says_who_is_throttled_why_and_since_when() {
         let message = shown(change);
         assert!(message.contains(want), "no {want:?} in {message:?}");
     }
+}
+
+#[test]
+fn a_sentence_says_how_much_is_refused() {
+    let shown = |attempts_per_second, refused_per_second| {
+        let traffic = TrafficView {
+            attempts_per_second,
+            refused_per_second,
+            ..TrafficView::default()
+        };
+        verdict::traffic("requests", &traffic).into_string()
+    };
+    let refused = shown(130.0, 30.0);
+    assert!(refused.contains(">30 of 130 are refused</strong> each second."));
+    assert!(shown(130.0, 0.0).contains("All pass: 130 are asked for each second."));
+    assert_eq!(shown(0.0, 0.0), "");
+}
+
+#[test]
+fn a_resource_that_refuses_is_marked_with_what_it_refuses() {
+    let mut status = status("tenant/acme", "envoy-1/a");
+    status.busiest[0].waiting_count = 0;
+    assert!(!overview(&status).contains("<tr class=\"throttled\""));
+    status.busiest[0].summary.traffic.refused_per_second = 2.5;
+    let html = overview(&status);
+    for part in [
+        "<tr class=\"throttled\"",
+        "<strong class=\"flag\">2.5 refused</strong><small>a second</small>",
+    ] {
+        assert!(html.contains(part), "no {part} in\n{html}");
+    }
+}
+
+#[test]
+fn the_unit_in_trouble_comes_first() {
+    let unit = |waiting_count, refused_per_second| {
+        let mut summary = summary();
+        summary.traffic.refused_per_second = refused_per_second;
+        UnitDetail {
+            summary,
+            waiting_count,
+            throttled_for_ms: None,
+            clients: Vec::new(),
+        }
+    };
+    let detail = ScopeDetail {
+        scope: "tenant/acme".to_owned(),
+        units: BTreeMap::from([
+            ("concurrency".to_owned(), unit(0, 0.0)),
+            ("request_bytes".to_owned(), unit(0, 0.5)),
+            ("requests".to_owned(), unit(1, 0.0)),
+        ]),
+        unanswered: Vec::new(),
+    };
+    let units = detail.by_trouble().into_iter().map(|(unit, _)| &**unit);
+    let units: Vec<&str> = units.collect();
+    assert_eq!(units, ["request_bytes", "requests", "concurrency"]);
+}
+
+#[test]
+fn members_of_a_group_stand_with_their_weights() {
+    let status = status("tenant/acme", "envoy-1/a");
+    let query = TableQuery::default();
+    let weight = |scope: &str| (scope == "tenant/acme").then_some(3);
+    let table = ResourceTable {
+        path: "/groups/gold",
+        query: &query,
+        resources: &status.busiest,
+        match_count: 1,
+        weight: Some(&weight),
+    };
+    let html = table.section("Members").into_string();
+    assert!(
+        html.contains("<td class=\"num\" data-label=\"weight\">3</td>"),
+        "{html}"
+    );
+    assert!(!overview(&status).contains("data-label=\"weight\""));
 }
 
 #[test]

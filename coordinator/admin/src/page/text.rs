@@ -18,6 +18,9 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
 /// The same, and the slash stays.
 const RESERVED_IN_PATH: &AsciiSet = &RESERVED.remove(b'/');
 
+/// Digits of a client's random part that are shown.
+const RANDOM_SHOWN: usize = 4;
+
 /// A text out of a request. It stands for itself in HTML, between tags and in attributes, which the
 /// templates quote.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +53,31 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
 /// Returns `name` so that its own direction of writing does not reach beyond it.
 pub(super) fn name(name: &str) -> Markup {
     html! { bdi { (Text(name)) } }
+}
+
+/// Returns the name of a client, `<node id>/<random>`, with no more of the random part than tells its
+/// runs apart.
+pub(super) fn client_name(id: &str) -> Markup {
+    html! { bdi title=[is_long(id).then_some(Text(id))] { (Text(&short_client(id))) } }
+}
+
+/// Returns the id of a client with four digits of its random part.
+pub(super) fn short_client(id: &str) -> Cow<'_, str> {
+    match id.rsplit_once('/') {
+        Some((node, random)) if is_long(id) => {
+            let first = random.get(..RANDOM_SHOWN).unwrap_or(random);
+            Cow::Owned(format!("{node}/{first}…"))
+        }
+        _ => Cow::Borrowed(id),
+    }
+}
+
+/// Returns whether the client `id` ends with a long random part.
+fn is_long(id: &str) -> bool {
+    id.rsplit_once('/').is_some_and(|(node, random)| {
+        let is_random = random.bytes().all(|byte| byte.is_ascii_hexdigit());
+        !node.is_empty() && random.len() >= 2 * RANDOM_SHOWN && is_random
+    })
 }
 
 /// Returns the path of the page of `scope`.
@@ -211,6 +239,26 @@ mod tests {
         assert_eq!(group_path("a/b"), "/groups/a%2Fb");
         let fields = [("q", "a&b".to_owned()), ("unit", String::new())];
         assert_eq!(with_query("/", &fields), "/?q=a%26b");
+    }
+
+    #[test]
+    fn a_client_has_no_more_of_its_random_part_than_tells_its_runs_apart() {
+        let rows = [
+            ("envoy-1/3a14b2c9d0e1f203", "envoy-1/3a14…"),
+            ("region/envoy-1/3a14b2c9d0e1f203", "region/envoy-1/3a14…"),
+            ("envoy-1/3a14", "envoy-1/3a14"),
+            ("doorman/envoy-2", "doorman/envoy-2"),
+            ("3a14b2c9d0e1f203", "3a14b2c9d0e1f203"),
+            ("/3a14b2c9d0e1f203", "/3a14b2c9d0e1f203"),
+        ];
+        for (id, want) in rows {
+            assert_eq!(short_client(id), want);
+        }
+        let shown = client_name("envoy-1/3a14b2c9d0e1f203").into_string();
+        assert!(
+            shown.contains("title=\"envoy-1/3a14b2c9d0e1f203\""),
+            "{shown}"
+        );
     }
 
     #[test]

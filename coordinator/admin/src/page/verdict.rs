@@ -3,8 +3,25 @@
 use maud::{Markup, html};
 use tollgate_net::clock;
 
-use super::text::{amount, count, counted, duration, name, owner, time_of_day};
-use crate::lease_view::{Amount, ResourceClient, UnitDetail, UnitSummary};
+use super::text::{amount, client_name, count, counted, duration, owner, time_of_day};
+use crate::lease_view::{Amount, ResourceClient, TrafficView, UnitDetail, UnitSummary};
+
+/// Says how much of what is asked of the resource of `unit` is refused; nothing of clients that do not
+/// report it.
+pub(super) fn traffic(unit: &str, traffic: &TrafficView) -> Markup {
+    let figure = |value: f64| amount(unit, value.into());
+    let all = figure(traffic.attempts_per_second);
+    html! {
+        @if traffic.refused_per_second > 0.0 {
+            p.verdict.throttled data-key="traffic" {
+                strong.flag { (figure(traffic.refused_per_second)) " of " (all) " are refused" }
+                " each second."
+            }
+        } @else if traffic.attempts_per_second > 0.0 {
+            p.verdict data-key="traffic" { "All pass: " (all) " are asked for each second." }
+        }
+    }
+}
 
 /// Says of the resource of `unit` how many of its clients are throttled, why, and since when.
 pub(super) fn verdict(unit: &str, detail: &UnitDetail) -> Markup {
@@ -103,7 +120,7 @@ fn since(clients: &[ResourceClient]) -> Markup {
     let longest = throttled.max_by_key(|(time, _)| *time);
     html! {
         @if let Some((time, client)) = longest {
-            " The longest is " (name(&client.client)) ", for " (duration(time)) " (since "
+            " The longest is " (client_name(&client.client)) ", for " (duration(time)) " (since "
             (since_when(time)) ")."
         }
     }

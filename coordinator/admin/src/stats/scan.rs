@@ -1,6 +1,7 @@
 //! Scan of all lease tables of a node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::ResourceId;
@@ -22,6 +23,8 @@ pub(super) struct StatsScan {
     named: NamedScopes,
     selection: ResourceSelection,
     first: FirstResources,
+    /// Hashes of the clients' ids.
+    clients: HashSet<u64, RandomState>,
     /// The figures of those.
     figures: BTreeMap<ResourceId, ResourceStats>,
 }
@@ -38,6 +41,7 @@ impl StatsScan {
             named,
             selection,
             first: FirstResources::new(first_max),
+            clients: HashSet::default(),
             figures: BTreeMap::new(),
         }
     }
@@ -51,6 +55,7 @@ impl StatsScan {
         LeaseStats {
             units: self.units.end(),
             first: first.collect(),
+            clients: self.clients.len(),
             ..self.stats
         }
     }
@@ -67,6 +72,10 @@ impl ResourceVisitor for StatsScan {
         let at_most = at_most.unwrap_or(Capacity::UNLIMITED);
         let figures = ResourceStats::of(resource, now, at_most);
         self.units.add(node, id, resource, &figures);
+        for client in resource.clients() {
+            let hash = self.clients.hasher().hash_one(client.id);
+            self.clients.insert(hash);
+        }
         let LeaseStats { named, other, .. } = &mut self.stats;
         if self.named.0.contains(&id.scope) {
             named.insert(id.clone(), figures);

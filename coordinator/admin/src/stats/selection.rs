@@ -166,7 +166,8 @@ impl GroupScopes {
         &self.name
     }
 
-    fn has(&self, scope: &str) -> bool {
+    /// Whether `scope` shares the group.
+    pub(crate) fn has(&self, scope: &str) -> bool {
         self.catalog.shares(scope, &self.name)
     }
 }

@@ -78,6 +78,8 @@ fn the_sums_are_the_same_in_whatever_steps() {
     assert_eq!(steps, 1);
     let sums = stats.units[&Unit::Requests];
     assert_eq!((sums.resources, sums.clients), (50, 150));
+    // Three processes, each with leases of all.
+    assert_eq!(stats.clients, 3);
     assert_eq!((sums.capacity, sums.wants), (5000.0, 6000.0));
     assert_eq!((sums.learning, sums.unlimited), (0, 0));
     assert_eq!(stats.other[&Unit::Requests], sums);
