@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tollgate_core::lease::{Answer, ClientRun, Epoch, ResourceId, Run};
 use tollgate_core::limit::{Limit, SafeCapacity};
-use tollgate_core::message::{Refresh, Refreshed};
+use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_sim::simulation::Simulation;
-use tollgate_sim::simulation::exchanges::Exchange;
+use tollgate_sim::simulation::exchanges::{AnsweredRequest, Exchange};
 use tollgate_sim::simulation::masters::CoordinatorView;
 use tollgate_sim::simulation::reached::Case;
 use tollgate_sim::{ClientKey, ClientView, Node};
@@ -84,15 +84,6 @@ struct LeaseOrigin {
     safe: bool,
 }
 
-/// Answer of a coordinator.
-struct Answered<'a> {
-    coordinator: usize,
-    client: Node,
-    sent_at: Instant,
-    request: &'a Refresh,
-    content: &'a Refreshed,
-}
-
 // === impl Borrowing ===
 
 impl Borrowing {
@@ -102,7 +93,7 @@ impl Borrowing {
             parent: plan.parent_of(index),
             envoys: plan.envoys_of(index),
             used: 0,
-            limit: plan.limit_of(index).clone(),
+            limit: plan.limit_of(index),
             epoch: Epoch(1),
             learning_until: now,
             borrowed: Vec::new(),
@@ -274,23 +265,9 @@ impl Borrowing {
     fn take(&mut self, simulation: &Simulation, exchange: &Exchange) {
         let now = simulation.now();
         match exchange {
-            Exchange::Answered {
-                answer,
-                coordinator,
-                client,
-                sent_at,
-                request,
-                content,
-            } => {
-                let answered = Answered {
-                    coordinator: *coordinator,
-                    client: *client,
-                    sent_at: *sent_at,
-                    request,
-                    content,
-                };
-                let safe = self.lends_safe(simulation, &answered);
-                self.safe_answers.insert(*answer, safe);
+            Exchange::Answered(answered) => {
+                let safe = self.lends_safe(simulation, answered);
+                self.safe_answers.insert(answered.answer, safe);
             }
             Exchange::Delivered { answer, envoy } => {
                 let safe = self.safe_answers.get(answer).copied().unwrap_or_default();
@@ -334,10 +311,10 @@ impl Borrowing {
 
     /// Returns whether the lease of an answer is safe capacity, and records it; but not if the request
     /// was kept on its way: then the client has made another one since, or has given up.
-    fn lends_safe(&mut self, simulation: &Simulation, answered: &Answered<'_>) -> bool {
+    fn lends_safe(&mut self, simulation: &Simulation, answered: &AnsweredRequest) -> bool {
         let (now, to) = (simulation.now(), answered.coordinator);
         let client = entry(&answered.request.client);
-        let lease = answer_of(answered.content, &self.resource);
+        let lease = answer_of(&answered.content, &self.resource);
         let Some(lease) = lease.and_then(|answer| answer.lease) else {
             return false;
         };

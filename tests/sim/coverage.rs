@@ -31,9 +31,8 @@ const OF_WORKERS: [Case; 10] = [
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
     reached: Reached,
-    /// Leases of safe capacity, those lent out of such a lease, trees of three levels, and runs with
-    /// several priorities.
-    trees: [u64; 4],
+    /// Leases of safe capacity, and those lent out of such a lease.
+    safe: [u64; 2],
 }
 
 // === impl Coverage ===
@@ -45,25 +44,9 @@ impl Coverage {
         for client in fleet.simulation.clients() {
             self.reached += client.tally();
         }
-        let facts = fleet.borrowing.as_ref();
-        let [safe, safe_on] = facts.map_or([0; 2], |facts| facts.safe_lent);
-        let levels = fleet.simulation.coordinators().map(|place| place.level());
-        let mut priorities = fleet
-            .plan
-            .scenario
-            .envoys
-            .iter()
-            .map(|envoy| envoy.priority);
-        let first = priorities.next();
-        let is_banded = priorities.any(|priority| Some(priority) != first);
-        let more = [
-            safe,
-            safe_on,
-            levels.max().unwrap_or_default().into(),
-            is_banded.into(),
-        ];
-        for (count, more) in self.trees.iter_mut().zip(more) {
-            *count += more;
+        if let Some(facts) = &fleet.borrowing {
+            let sum = self.safe.iter_mut().zip(facts.safe_lent);
+            sum.for_each(|(sum, more)| *sum += more);
         }
     }
 
@@ -80,10 +63,9 @@ impl Coverage {
     /// Returns what trees have not tried.
     pub(crate) fn missing_in_trees(&self) -> Vec<String> {
         let mut missing = self.missing(&others(&OF_CLUSTERS));
-        let names = ["safe lent", "safe lent on", "levels", "bands"];
-        let counts = names.iter().zip(self.trees);
-        let counts = counts.filter(|(_, count)| *count == 0);
-        missing.extend(counts.map(|(name, _)| (*name).to_owned()));
+        if self.safe.contains(&0) {
+            missing.push(format!("safe capacity: {:?}", self.safe));
+        }
         missing
     }
 

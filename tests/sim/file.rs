@@ -10,7 +10,10 @@ use crate::plan::Plan;
 
 /// Returns the digests of a plan's course, and of that of the same plan printed.
 fn digests(plan: &Plan) -> [u64; 2] {
-    let sources = plan.limits.iter().map(|file| Box::new(file.source()) as _);
+    let sources = plan
+        .sources
+        .iter()
+        .map(|source| Box::new(source.clone()) as _);
     let planned = play(plan.scenario.clone(), sources.collect());
     let mut file: Map<String, Value> = serde_saphyr::from_str(&plan.to_string()).expect("YAML");
     let mut sources = vec![take_limits(&mut file).expect("limits")];

@@ -35,7 +35,7 @@ struct DefectiveLimits(Rc<dyn LimitSource>, Defect);
 impl Fleet {
     /// Returns the fleet of `plan`, with a planted defect if there is one.
     pub(crate) fn new(plan: Plan, defect: Option<Defect>) -> Self {
-        let sources = plan.limits.iter().map(|limits| limits.source());
+        let sources = plan.sources.iter().cloned();
         let boxed = |source: Rc<dyn LimitSource>| -> Box<dyn LimitSource> {
             match defect {
                 Some(defect) => Box::new(DefectiveLimits(source, defect)),

@@ -1,17 +1,16 @@
 //! Limits in force over the time of a run, which events change.
 
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::time::Duration;
 
-use tollgate_core::lease::ResourceId;
+use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::limit::Limit;
 use tollgate_core::units::Capacity;
-use tollgate_sim::scenario::Scenario;
-
-use crate::limits::{GROUP, LimitsFile};
+use tollgate_sim::limits::{LimitSource, PoolOfUnit, UnitLimit};
+use tollgate_sim::scenario::{Change, Scenario};
 
 /// Limits of the resources that processes share, over time. All times are since the start.
-#[derive(Clone, Debug)]
 pub(crate) struct History {
     pub(crate) members: Vec<Member>,
     pub(crate) pool: Option<Source>,
@@ -19,16 +18,13 @@ pub(crate) struct History {
 }
 
 /// Resource and its membership in the pool.
-#[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) own: Source,
-    pub(crate) weight: NonZeroU32,
-    /// Times at which it came or went, with whether it is in the pool from then on.
-    attached: Vec<(Duration, bool)>,
+    /// Pool that it is in, from each time on.
+    pools: Vec<(Duration, Option<PoolOfUnit>)>,
 }
 
 /// Limits of a resource or a pool, with the times at which they came into force.
-#[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) id: ResourceId,
     limits: Vec<(Duration, Limit)>,
@@ -37,24 +33,49 @@ pub(crate) struct Source {
 // === impl History ===
 
 impl History {
-    /// Returns the history of `scopes` under `files`, which the scenario's events put into force.
-    pub(crate) fn new(scenario: &Scenario, files: &[LimitsFile], scopes: &[&str]) -> Self {
-        let changes = scenario.events.iter();
-        let changes = changes.filter_map(|event| Some((event.at.0, event.limits?)));
+    /// Returns the history of `scopes` under `limits`, which the scenario's events put into force.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        limits: &[Rc<dyn LimitSource>],
+        unit: Unit,
+        scopes: &[String],
+    ) -> Self {
+        let changes = scenario
+            .events
+            .iter()
+            .filter_map(|event| match event.change {
+                Change::Limits(number) => Some((event.at.0, number)),
+                _ => None,
+            });
         let in_force = [(Duration::ZERO, 0)].into_iter().chain(changes);
-        let in_force: Vec<_> = in_force.map(|(at, number)| (at, &files[number])).collect();
-        let members = scopes.iter().map(|scope| Member::new(scope, &in_force));
-        let pooled = files.first().and_then(|file| file.group.as_ref());
-        let pool = format!("group/{GROUP}");
+        let in_force = in_force.map(|(at, number)| (at, &limits[number]));
+        let in_force: Vec<_> = in_force.collect();
+        let members = scopes.iter().map(|scope| {
+            let of_unit = in_force.iter().map(|(at, source)| {
+                let UnitLimit { limit, pool, .. } = limit_of(&***source, scope, unit);
+                ((*at, limit), (*at, pool))
+            });
+            let (limits, pools) = of_unit.unzip();
+            let id = ResourceId::new(scope, unit).expect("a valid id");
+            let own = Source { id, limits };
+            Member { own, pools }
+        });
+        let members: Vec<Member> = members.collect();
+        // The first member stays.
+        let pools = members[0].pools.iter();
+        let pools = pools.filter_map(|(at, pool)| Some((*at, pool.as_ref()?)));
+        let limits: Vec<_> = pools
+            .clone()
+            .map(|(at, pool)| (at, pool.limit.clone()))
+            .collect();
+        let first = { pools }.next();
         Self {
-            members: members.collect(),
-            pool: pooled
-                .filter(|group| group.is_pool)
-                .map(|_| Source::new(&pool, &in_force)),
-            shards: scenario
-                .coordinators
-                .first()
-                .map_or(1, |first| first.shards),
+            pool: first.map(|(_, pool)| Source {
+                id: pool.id.clone(),
+                limits,
+            }),
+            members,
+            shards: scenario.coordinators[0].shards,
         }
     }
 
@@ -94,57 +115,31 @@ impl History {
 // === impl Member ===
 
 impl Member {
-    fn new(scope: &str, in_force: &[(Duration, &LimitsFile)]) -> Self {
-        let tenant = scope.split_once('/').map_or(scope, |(_, name)| name);
-        let mut weight = NonZeroU32::MIN;
-        let mut attached: Vec<(Duration, bool)> = Vec::new();
-        for (at, file) in in_force {
-            let group = file.group.as_ref().filter(|group| group.is_pool);
-            let mut members = group.into_iter().flat_map(|group| &group.attached);
-            let found = members.find(|(name, _)| name == tenant);
-            weight = found
-                .and_then(|(_, weight)| NonZeroU32::new(*weight))
-                .unwrap_or(weight);
-            if attached
-                .last()
-                .is_none_or(|(_, last)| *last != found.is_some())
-            {
-                attached.push((*at, found.is_some()));
-            }
-        }
-        Self {
-            own: Source::new(scope, in_force),
-            weight,
-            attached,
-        }
-    }
-
     /// Returns whether it is in the pool.
     pub(crate) fn is_attached(&self, now: Duration) -> bool {
-        latest(&self.attached, now).copied().unwrap_or_default()
+        latest(&self.pools, now).is_some()
     }
 
+    /// Returns its weight there.
+    pub(crate) fn weight(&self, now: Duration) -> NonZeroU32 {
+        let pool = latest(&self.pools, now).as_ref();
+        pool.map_or(NonZeroU32::MIN, |pool| pool.weight)
+    }
+
+    /// Returns the times at which it came or went.
     fn moves(&self) -> impl Iterator<Item = Duration> {
-        self.attached.iter().skip(1).map(|(at, _)| *at)
+        let pairs = self.pools.iter().zip(self.pools.iter().skip(1));
+        let moves = pairs.filter(|((_, before), (_, after))| before.is_some() != after.is_some());
+        moves.map(|(_, (at, _))| *at)
     }
 }
 
 // === impl Source ===
 
 impl Source {
-    fn new(scope: &str, in_force: &[(Duration, &LimitsFile)]) -> Self {
-        let limits = in_force.iter();
-        let limits = limits.map(|(at, file)| (*at, file.limit(scope).clone()));
-        let unit = in_force[0].1.unit;
-        Self {
-            id: ResourceId::new(scope, unit).expect("a valid id"),
-            limits: limits.collect(),
-        }
-    }
-
     /// Returns the limit in force.
     pub(crate) fn limit(&self, now: Duration) -> &Limit {
-        latest(&self.limits, now).expect("one is in force from the start")
+        latest(&self.limits, now)
     }
 
     /// Returns the capacity that clients divide between them when nothing else happens.
@@ -174,8 +169,14 @@ impl Source {
 
 // === free functions ===
 
+/// Returns the limit of one unit of a scope.
+pub(crate) fn limit_of(source: &dyn LimitSource, scope: &str, unit: Unit) -> UnitLimit {
+    let mut units = source.limits_of(&scope.into()).units.into_iter();
+    units.find(|limit| limit.unit == unit).expect("a limit")
+}
+
 /// Returns the last of the entries that is not after `now`.
-fn latest<T>(entries: &[(Duration, T)], now: Duration) -> Option<&T> {
+fn latest<T>(entries: &[(Duration, T)], now: Duration) -> &T {
     let entries = entries.iter().take_while(|(at, _)| *at <= now);
-    entries.last().map(|(_, value)| value)
+    &entries.last().expect("one from the start").1
 }

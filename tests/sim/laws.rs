@@ -14,8 +14,13 @@ mod what_is_lent_can_be_used;
 
 use std::time::Duration;
 
+use tollgate_core::units::Instant;
 use tollgate_sim::ClientView;
 
+use self::lasting::Lasting;
+use self::law2_gets_at_most_wants::greedy;
+use self::law3_nothing_left_over::wanting;
+use self::law4_max_min_fair::short;
 use crate::fleet::Fleet;
 use crate::plan::Plan;
 
@@ -34,8 +39,19 @@ pub(crate) trait Law {
     }
 }
 
+/// Use of a client for some time, in which it may admit at a flow.
+struct Busy {
+    since: Instant,
+    admitted: u64,
+    /// Tokens that had to be paid first.
+    owed: f64,
+    /// The least flow in that time.
+    flow: f64,
+}
+
 /// Returns the laws that a fleet keeps.
 pub(crate) fn of(plan: &Plan) -> Vec<Box<dyn Law>> {
+    let (always, ms) = (Duration::ZERO, Duration::from_millis(1));
     let mut laws: Vec<Box<dyn Law>> = match plan.is_tree() {
         true => vec![
             Box::new(tree::law1_at_every_level::Law1),
@@ -45,9 +61,10 @@ pub(crate) fn of(plan: &Plan) -> Vec<Box<dyn Law>> {
         ],
         false => vec![
             Box::new(law1_never_more_than_the_capacity::Law1),
-            Box::new(law2_gets_at_most_wants::Law2::default()),
-            Box::new(law3_nothing_left_over::Law3::default()),
-            Box::new(law4_max_min_fair::Law4::default()),
+            Box::new(Lasting::new("law 2, gets at most wants", always, greedy)),
+            Box::new(Lasting::new("law 3, nothing left over", always, wanting)),
+            // Filling is slow.
+            Box::new(Lasting::new("law 4, max-min fair", 200 * ms, short)),
             Box::new(law6_of_the_fleet::Law6::default()),
         ],
     };
@@ -61,24 +78,53 @@ pub(crate) fn of(plan: &Plan) -> Vec<Box<dyn Law>> {
     laws
 }
 
+// === impl Busy ===
+
+impl Busy {
+    /// Begins to watch a client at a flow.
+    fn begin(now: Instant, client: &ClientView<'_>, flow: f64) -> Self {
+        Self {
+            since: now,
+            admitted: client.admitted_total(),
+            owed: client.owed(),
+            flow,
+        }
+    }
+
+    /// Checks that a client that is asked for so much has admitted a part of what it could, but for so
+    /// many of the largest requests.
+    fn check(
+        &self,
+        now: Instant,
+        client: &ClientView<'_>,
+        (demand, part, spare): (f64, f64, f64),
+    ) -> Result<(), String> {
+        let seconds = now.saturating_since(self.since).as_secs_f64();
+        let (mut flow, mut busy, mut part) = (self.flow, seconds - 1.0, part);
+        if client.unit().is_concurrency() {
+            // A tick until the end of a request is seen, and one until another comes; those of before
+            // may linger. Requests of equal length that come at equal intervals may find the only place
+            // taken each second time.
+            let takes = client.takes().as_secs_f64();
+            (flow, busy, part) = (flow / (takes + 0.02), busy - takes, 0.45);
+        }
+        let expected = flow.min(demand) * busy * part - self.owed;
+        // Requests are admitted whole.
+        let expected = (expected - spare * client.largest() as f64).floor();
+        let admitted = (client.admitted_total() - self.admitted) as f64;
+        match admitted < expected {
+            true => Err(format!(
+                "{} admitted {admitted} in {seconds} s at {}, not {expected}",
+                client.name, self.flow
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+// === free functions ===
+
 /// Returns the capacity that the lease of a client lets it use.
 fn has(client: &ClientView<'_>) -> f64 {
     client.has().as_f64()
-}
-
-/// Returns the tokens per second that a client can spend at a flow of `flow`.
-fn throughput(client: &ClientView<'_>, flow: f64) -> f64 {
-    match client.unit().is_concurrency() {
-        // A tick until its end is seen, and one until another comes.
-        true => flow / (client.takes().as_secs_f64() + 0.02),
-        false => flow,
-    }
-}
-
-/// Returns the time for which work begun under an earlier lease may delay new requests.
-fn lingers(client: &ClientView<'_>) -> Duration {
-    match client.unit().is_concurrency() {
-        true => client.takes(),
-        false => Duration::ZERO,
-    }
 }

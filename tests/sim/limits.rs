@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::plan::Work;
 use serde_json::{Map, Value, json};
 use tollgate_config::Config;
 use tollgate_config::catalog::Catalog;
@@ -41,6 +42,24 @@ pub(crate) const GROUP: &str = "gold";
 // === impl LimitsFile ===
 
 impl LimitsFile {
+    /// Returns the limit of a tenant, or of the first ones together in a group if they are several.
+    pub(crate) fn of_all(limit: &Limit, name: &'static str, work: Work) -> Self {
+        let count = work.members();
+        let group = || GroupLimit {
+            limit: limit.clone(),
+            is_pool: false,
+            attached: (0..count).map(|k| (format!("t{k}"), 1)).collect(),
+        };
+        Self {
+            unit: work.unit(),
+            tenants: (count == 1)
+                .then(|| (name, limit.clone()))
+                .into_iter()
+                .collect(),
+            group: (count > 1).then(group),
+        }
+    }
+
     /// Returns the sections.
     pub(crate) fn sections(&self) -> Map<String, Value> {
         let tenants = self.tenants.iter().map(|(name, limit)| {
@@ -67,14 +86,6 @@ impl LimitsFile {
             sections.insert("attach".to_owned(), json!({"tenants": tenants}));
         }
         sections
-    }
-
-    /// Returns the limit of a tenant or the group, by the id of its scope.
-    pub(crate) fn limit(&self, scope: &str) -> &Limit {
-        let mut tenants = self.tenants.iter();
-        let tenant = tenants.find(|(name, _)| scope.strip_prefix("tenant/") == Some(*name));
-        let group = self.group.as_ref().map(|group| &group.limit);
-        tenant.map(|(_, limit)| limit).or(group).expect("a limit")
     }
 
     /// Returns the limits as the simulation takes them.

@@ -1,13 +1,15 @@
 //! Plan of a fleet: the scenario and the limits that a seed makes.
 
 use std::fmt;
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tollgate_core::limit::Limit;
-use tollgate_sim::scenario::{CoordinatorSpec, DemandSpec, EnvoyGroup, Scenario};
+use tollgate_sim::limits::LimitSource;
+use tollgate_sim::scenario::{Change, CoordinatorSpec, DemandSpec, EnvoyGroup, HandOver, Scenario};
 
-use crate::history::History;
+use crate::history::{self, History};
 use crate::limits::LimitsFile;
 
 mod cluster;
@@ -18,11 +20,11 @@ mod work;
 pub(crate) use self::work::Work;
 
 /// Plan of one run. Each Envoy is a group of its own.
-#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) scenario: Scenario,
     /// Limits that the scenario's events put into force, by number; the first hold at the start.
-    pub(crate) limits: Vec<LimitsFile>,
+    limits: Vec<LimitsFile>,
+    pub(crate) sources: Vec<Rc<dyn LimitSource>>,
     pub(crate) work: Work,
     pub(crate) history: History,
 }
@@ -30,79 +32,62 @@ pub(crate) struct Plan {
 // === impl Plan ===
 
 impl Plan {
-    /// Returns the plan of `seed` where requests are counted.
-    pub(crate) fn of_requests(seed: u64) -> Self {
-        cluster::of_requests(seed)
-    }
-
-    /// Returns the plan of `seed` where other units than requests are counted, or requests wait.
-    pub(crate) fn of_other_units(seed: u64) -> Self {
-        cluster::of_other_units(seed)
-    }
-
-    /// Returns the plan of `seed` where shares depend on what processes use.
-    pub(crate) fn of_usage(seed: u64) -> Self {
-        cluster::of_usage(seed)
-    }
-
-    /// Returns the plan of `seed` with a tree of coordinators.
-    pub(crate) fn of_trees(seed: u64) -> Self {
-        tree::of_all_units(seed)
-    }
-
-    /// Returns the plan of `seed` with a tree where shares depend on what processes use.
-    pub(crate) fn of_usage_in_trees(seed: u64) -> Self {
-        tree::of_usage(seed)
+    /// Returns all hand-overs of coordinators, with their times.
+    fn hand_overs(&self) -> impl Iterator<Item = (Duration, &HandOver)> {
+        let events = self.scenario.events.iter();
+        events.filter_map(|event| match &event.change {
+            Change::HandOver(left) => Some((event.at.0, left)),
+            _ => None,
+        })
     }
 
     /// Returns the times of all snapshot transfers: leases do not age during those.
     pub(crate) fn transfers(&self) -> impl Iterator<Item = Duration> {
-        let events = self.scenario.events.iter();
-        events.filter_map(|event| Some(event.hand_over.as_ref()?.lasts.0))
+        self.hand_overs().map(|(_, left)| left.lasts.0)
     }
 
     /// Returns whether a coordinator is handed leases at that time.
     pub(crate) fn is_transfer(&self, coordinator: usize, elapsed: Duration) -> bool {
         let name = &self.scenario.coordinators[coordinator].name;
-        let mut events = self.scenario.events.iter();
-        events.any(|event| {
-            let mut hand_over = event.hand_over.iter();
-            hand_over.any(|left| left.coordinator == *name && event.at.0 + left.lasts.0 == elapsed)
-        })
+        self.hand_overs()
+            .any(|(at, left)| left.coordinator == *name && at + left.lasts.0 == elapsed)
     }
 
     /// Returns the coordinators that hand over, once for each time.
     pub(crate) fn handed_over(&self) -> impl Iterator<Item = usize> {
-        let events = self.scenario.events.iter();
-        let names = events.filter_map(|event| Some(&event.hand_over.as_ref()?.coordinator));
+        let names = self.hand_overs().map(|(_, left)| &left.coordinator);
         names.filter_map(|name| self.coordinator(name))
     }
 
     /// Returns the coordinators that crash, once for each time.
     pub(crate) fn crashed(&self) -> impl Iterator<Item = usize> {
         let events = self.scenario.events.iter();
-        let names = events.filter_map(|event| Some(&event.crash.as_ref()?.coordinator));
-        names.filter_map(|name| self.coordinator(name))
+        events.filter_map(|event| match &event.change {
+            Change::Crash(crash) => self.coordinator(&crash.coordinator),
+            _ => None,
+        })
     }
 
     /// Returns the end of the last cut of an Envoy that has begun.
     pub(crate) fn cut_until(&self, envoy: usize, elapsed: Duration) -> Duration {
-        let name = &self.scenario.envoys[envoy].name;
+        let name = Some(&self.scenario.envoys[envoy].name);
         let events = self.scenario.events.iter();
-        let begun = events.filter(|event| event.at.0 <= elapsed);
-        let ends = begun.filter_map(|event| {
-            let cut = event.cut.as_ref()?;
-            let group = cut.envoys.as_ref()?.group.as_ref()?;
-            (group == name).then_some(event.at.0 + cut.lasts.0)
+        let ends = events.filter_map(|event| match &event.change {
+            Change::Cut(cut) if event.at.0 <= elapsed => {
+                let group = cut.envoys.as_ref()?.group.as_ref();
+                (group == name).then_some(event.at.0 + cut.lasts.0)
+            }
+            _ => None,
         });
         ends.max().unwrap_or_default()
     }
 
     /// Returns the limit of a coordinator at the start.
-    pub(crate) fn limit_of(&self, coordinator: usize) -> &Limit {
+    pub(crate) fn limit_of(&self, coordinator: usize) -> Limit {
         let own = self.scenario.coordinators[coordinator].limits;
         let scope = &self.history.members[0].own.id.scope;
-        self.limits[own.unwrap_or_default()].limit(scope)
+        let source = &self.sources[own.unwrap_or_default()];
+        history::limit_of(&**source, scope, self.work.unit()).limit
     }
 
     /// Returns the Envoys that ask a coordinator.

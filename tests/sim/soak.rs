@@ -184,8 +184,9 @@ fn the_tables_of_a_fleet_stay_flat() {
         if let Some(fault) = fault(i % STEPS, cycle) {
             simulation.happen(fault).expect("a fault");
         }
-        let sizes = simulation.table_sizes().named();
-        let mut row: Row = sizes.map(|(name, size)| (name, size as f64)).into();
+        let sizes = simulation.table_sizes();
+        let sizes = sizes.named().map(|(name, size)| (name, size as f64));
+        let mut row: Row = sizes.collect();
         if hours.is_some() {
             // A run that is asked for has the process for itself.
             row.push(("resident KiB", resident_kib()));

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tollgate_core::units::Instant;
 use tollgate_sim::ClientView;
 
+use super::Law;
 use crate::fleet::Fleet;
 use crate::plan::Work;
 
@@ -19,41 +20,71 @@ const SLOW: f64 = 2.0;
 /// Time for which such a state may last.
 const BRIEFLY: Duration = Duration::from_secs(3);
 
-/// Clients in a state that may not last, with the times since when.
-pub(super) struct Lasting<K>(BTreeMap<K, Instant>);
+/// Law that no client is in a certain state at the end, or for long where the demand is not steady.
+pub(super) struct Lasting<K> {
+    name: &'static str,
+    /// Clients that are in the state now, in words.
+    wrong: fn(&Fleet) -> Vec<(K, String)>,
+    /// Time between two looks.
+    every: Duration,
+    looked_at: Instant,
+    /// Times since when clients are in the state.
+    since: BTreeMap<K, Instant>,
+}
 
 // === impl Lasting ===
 
-impl<K> Default for Lasting<K> {
-    fn default() -> Self {
-        Self(BTreeMap::new())
+impl<K: Ord> Lasting<K> {
+    pub(super) fn new(
+        name: &'static str,
+        every: Duration,
+        wrong: fn(&Fleet) -> Vec<(K, String)>,
+    ) -> Self {
+        Self {
+            name,
+            wrong,
+            every,
+            looked_at: Instant::ZERO,
+            since: BTreeMap::new(),
+        }
     }
 }
 
-impl<K: Ord + Clone> Lasting<K> {
-    /// Takes the clients that are in the state now.
-    pub(super) fn note(&mut self, now: Instant, keys: &[K]) {
-        self.0.retain(|known, _| keys.contains(known));
-        for key in keys {
-            self.0.entry(key.clone()).or_insert(now);
-        }
+impl<K: Ord> Law for Lasting<K> {
+    fn name(&self) -> &'static str {
+        self.name
     }
 
-    /// Returns whether a client that is in the state now has been so for too long, or may not be in it
-    /// at all.
-    pub(super) fn is_wrong(&self, fleet: &Fleet, key: &K) -> bool {
-        let since = self.0.get(key);
-        let long = |since: &Instant| fleet.now().saturating_since(*since) >= BRIEFLY;
-        !is_unsteady(fleet) || since.is_some_and(long)
+    fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
+        let now = fleet.now();
+        let is_due = now.saturating_since(self.looked_at) >= self.every;
+        if is_due && fleet.left() <= 2 * BRIEFLY && is_unsteady(fleet) {
+            self.looked_at = now;
+            let mut before = std::mem::take(&mut self.since);
+            let wrong = (self.wrong)(fleet).into_iter();
+            self.since = wrong
+                .map(|(key, _)| {
+                    let since = before.remove(&key).unwrap_or(now);
+                    (key, since)
+                })
+                .collect();
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, fleet: &Fleet) -> Result<(), String> {
+        let is_unsteady = is_unsteady(fleet);
+        let is_long = |since: &Instant| fleet.now().saturating_since(*since) >= BRIEFLY;
+        let is_wrong = |key: &K| !is_unsteady || self.since.get(key).is_some_and(is_long);
+        let mut wrong = (self.wrong)(fleet).into_iter();
+        match wrong.find(|(key, _)| is_wrong(key)) {
+            Some((_, how)) => Err(how),
+            None => Ok(()),
+        }
     }
 }
 
 // === free functions ===
-
-/// Returns whether processes in the state have to be noted now.
-pub(super) fn is_to_note(fleet: &Fleet) -> bool {
-    fleet.left() <= 2 * BRIEFLY && is_unsteady(fleet)
-}
 
 fn is_unsteady(fleet: &Fleet) -> bool {
     let is_sudden = |client: ClientView<'_>| match fleet.plan.work {

@@ -4,56 +4,24 @@
 
 use tollgate_sim::{ClientKey, ClientView};
 
-use super::lasting::{Lasting, is_to_note};
-use super::{Law, has};
+use super::has;
 use crate::fleet::Fleet;
 
 /// Demand per second up to which its measure sways by as much as one.
 const SLOW: f64 = 10.0;
 
-#[derive(Default)]
-pub(crate) struct Law3 {
-    /// Processes that want more.
-    wanting: Lasting<ClientKey>,
-}
-
-// === impl Law3 ===
-
-impl Law for Law3 {
-    fn name(&self) -> &'static str {
-        "law 3, nothing left over"
-    }
-
-    fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
-        if is_to_note(fleet) {
-            let wanting = unsatisfied(fleet).into_iter().map(|client| client.key());
-            self.wanting.note(fleet.now(), &wanting.collect::<Vec<_>>());
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, fleet: &Fleet) -> Result<(), String> {
-        let is_wrong = |client: &ClientView<'_>| self.wanting.is_wrong(fleet, &client.key());
-        match unsatisfied(fleet).into_iter().find(is_wrong) {
-            Some(client) => {
-                let all = fleet
-                    .simulation
-                    .clients()
-                    .map(|client| (client.wants(), has(&client)));
-                let all: Vec<_> = all.collect();
-                let (name, wants, has) = (client.name, client.wants(), has(&client));
-                Err(format!(
-                    "{name} wants {wants} and has {has}, but not all is used: {all:?}"
-                ))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-// === free functions ===
-
 /// Returns the processes that want more although capacity is unused.
+pub(super) fn wanting(fleet: &Fleet) -> Vec<(ClientKey, String)> {
+    let all = fleet.simulation.clients();
+    let all: Vec<_> = all.map(|client| (client.wants(), has(&client))).collect();
+    let unsatisfied = unsatisfied(fleet).into_iter().map(|client| {
+        let (name, wants, has) = (client.name, client.wants(), has(&client));
+        let how = format!("{name} wants {wants} and has {has}, but not all is used: {all:?}");
+        (client.key(), how)
+    });
+    unsatisfied.collect()
+}
+
 fn unsatisfied(fleet: &Fleet) -> Vec<ClientView<'_>> {
     let (now, history) = (fleet.elapsed(), &fleet.plan.history);
     let usual = fleet.plan.work.usual();

@@ -6,65 +6,15 @@
 //! again until satisfied. Slow and obvious, and nothing like the tree in the core. Other
 //! algorithms are not max-min, and left to the core's own tests.
 
-use std::time::Duration;
-
 use tollgate_core::limit::Algorithm;
-use tollgate_core::units::Instant;
-
 use tollgate_sim::{ClientKey, ClientView};
 
-use super::lasting::{Lasting, is_to_note};
-use super::{Law, has};
+use super::has;
 use crate::fleet::Fleet;
 use crate::plan::Work;
 
-/// Interval between two checks for processes with less than their shares: filling is slow.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-
-#[derive(Default)]
-pub(crate) struct Law4 {
-    /// Processes that have less than their shares.
-    short: Lasting<ClientKey>,
-    looked_at: Instant,
-}
-
-// === impl Law4 ===
-
-impl Law for Law4 {
-    fn name(&self) -> &'static str {
-        "law 4, max-min fair"
-    }
-
-    fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
-        let now = fleet.now();
-        let due = now.saturating_since(self.looked_at) >= LOOK_EVERY;
-        if due && is_to_note(fleet) {
-            self.looked_at = now;
-            let short = short(fleet).into_iter().map(|(client, _)| client.key());
-            self.short.note(now, &short.collect::<Vec<_>>());
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, fleet: &Fleet) -> Result<(), String> {
-        let is_wrong = |client: &ClientView<'_>| self.short.is_wrong(fleet, &client.key());
-        match short(fleet)
-            .into_iter()
-            .find(|(client, _)| is_wrong(client))
-        {
-            Some((client, share)) => {
-                let (name, has) = (client.name, has(&client));
-                Err(format!("{name} has {has}, its share is {share}"))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-// === free functions ===
-
-/// Returns the processes that have less than their shares, with these.
-fn short(fleet: &Fleet) -> Vec<(ClientView<'_>, f64)> {
+/// Returns the processes that have less than their shares.
+pub(super) fn short(fleet: &Fleet) -> Vec<(ClientKey, String)> {
     let mut short = Vec::new();
     let members = fleet.plan.history.members.iter();
     // One in a hundred, and one request per second, for the coarseness of demand; and as much of the
@@ -80,11 +30,18 @@ fn short(fleet: &Fleet) -> Vec<(ClientView<'_>, f64)> {
             continue;
         }
         let clients: Vec<_> = fleet.clients_of(i).collect();
-        let shares = shares(&clients, capacity);
+        let shares = shares(&clients.iter().map(wants_of).collect::<Vec<_>>(), capacity);
         let less = |(client, share): &(ClientView<'_>, f64)| {
             !client.only_draws() && has(client) < share * part - 1.0 - slack(fleet)
         };
-        short.extend(clients.into_iter().zip(shares).filter(less));
+        let less = clients.into_iter().zip(shares).filter(less);
+        short.extend(less.map(|(client, share)| {
+            let (name, has) = (client.name, has(&client));
+            (
+                client.key(),
+                format!("{name} has {has}, its share is {share}"),
+            )
+        }));
     }
     short
 }
@@ -108,7 +65,7 @@ fn allotted(fleet: &Fleet) -> Vec<f64> {
         } else {
             0.0
         };
-        (wants, f64::from(member.weight.get()))
+        (wants, f64::from(member.weight(now).get()))
     });
     let filled = fill(&clients.collect::<Vec<_>>(), pool.divided(now));
     let members = history.members.iter().zip(filled).zip(own);
@@ -117,18 +74,27 @@ fn allotted(fleet: &Fleet) -> Vec<f64> {
         .collect()
 }
 
-/// Returns the share of each process in `capacity`.
-fn shares(clients: &[ClientView<'_>], capacity: f64) -> Vec<f64> {
+/// Wants of a client by priority, and the number of clients that have them.
+pub(super) type Wants = [(f64, f64); 16];
+
+/// Returns the wants of one client.
+pub(super) fn wants_of(client: &ClientView<'_>) -> Wants {
+    let mut all = Wants::default();
+    let wants = client.wants();
+    if wants > 0.0 {
+        all[usize::from(client.policy().priority.level())] = (wants, 1.0);
+    }
+    all
+}
+
+/// Returns the share of each client in `capacity`, from the highest priority down.
+pub(super) fn shares(clients: &[Wants], mut capacity: f64) -> Vec<f64> {
     let mut shares = vec![0.0; clients.len()];
-    let mut left = capacity;
     for level in (0..16).rev() {
-        let of = |client: &ClientView<'_>| client.policy().priority.level() == level;
-        let wants = |client: &ClientView<'_>| if of(client) { client.wants() } else { 0.0 };
-        let band: Vec<_> = clients.iter().map(|client| (wants(client), 1.0)).collect();
-        let filled = fill(&band, left);
-        left -= filled.iter().sum::<f64>();
-        for (share, filled) in shares.iter_mut().zip(filled) {
+        let band: Vec<_> = clients.iter().map(|wants| wants[level]).collect();
+        for (share, filled) in shares.iter_mut().zip(fill(&band, capacity)) {
             *share += filled;
+            capacity -= filled;
         }
     }
     shares
@@ -150,7 +116,7 @@ fn slack(fleet: &Fleet) -> f64 {
 }
 
 /// Returns the shares of clients with these wants and weights in `capacity`.
-pub(super) fn fill(clients: &[(f64, f64)], capacity: f64) -> Vec<f64> {
+fn fill(clients: &[(f64, f64)], capacity: f64) -> Vec<f64> {
     const STEPS: u32 = 100_000;
     let step = capacity / f64::from(STEPS);
     let mut shares = vec![0.0; clients.len()];

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use tollgate_core::client::{LeaseState, Mode};
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Instant, MICRO};
-use tollgate_sim::{ClientKey, ClientView};
+use tollgate_core::units::Instant;
+use tollgate_sim::{ClientKey, ClientView, tokens};
 
 use super::Law;
 use crate::fleet::Fleet;
@@ -45,9 +45,8 @@ impl Law for Law6 {
         let passed = fleet.now().saturating_since(self.at).as_secs_f64();
         self.level = (self.level - capacity * passed).max(0.0);
         self.at = fleet.now();
-        self.burst = self
-            .burst
-            .max(tokens(limit.limit(fleet.elapsed()).burst.as_micros()));
+        let burst = limit.limit(fleet.elapsed()).burst;
+        self.burst = self.burst.max(tokens(burst));
         for client in fleet.simulation.touched_clients() {
             if client.policy().no_lease != Mode::Pessimistic {
                 return Ok(());
@@ -75,7 +74,7 @@ impl Law6 {
         });
         if first.is_none() && client.state() == LeaseState::Leased {
             let (_, burst) = client.flow();
-            *first = Some(tokens(burst));
+            *first = Some(burst);
         }
         if client.state() == LeaseState::NoLease {
             return;
@@ -85,8 +84,4 @@ impl Law6 {
         *first = first.map(|left| left - spent);
         self.level += admitted - spent;
     }
-}
-
-fn tokens(micros: u64) -> f64 {
-    micros as f64 / MICRO as f64
 }

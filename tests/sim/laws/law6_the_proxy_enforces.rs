@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 
 use tollgate_core::client::LeaseState;
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Instant, MICRO};
-use tollgate_sim::{ClientKey, ClientView};
+use tollgate_core::units::Instant;
+use tollgate_sim::{ClientKey, ClientView, tokens};
 
 use super::Law;
 use crate::fleet::Fleet;
@@ -65,7 +65,6 @@ impl Law6 {
     /// Adds the tokens that were spent since the last event.
     fn rise(&mut self, now: Instant, p: &ClientView<'_>) -> Result<(), String> {
         let (rate, burst) = p.flow();
-        let (rate, burst) = (micros(rate), micros(burst));
         let level = self.levels.entry(p.key()).or_insert(Level {
             level: 0.0,
             at: now,
@@ -78,7 +77,7 @@ impl Law6 {
             on_credit: 0.0,
             is_drawing: false,
         });
-        let granted = micros(p.granted().as_micros());
+        let granted = tokens(p.granted());
         level.credit += (granted - level.granted).max(0.0);
         level.granted = granted;
         // A change of the rate may have come at any time since the last event.
@@ -125,8 +124,4 @@ impl Law6 {
         }
         Ok(())
     }
-}
-
-fn micros(value: u64) -> f64 {
-    value as f64 / MICRO as f64
 }

@@ -4,26 +4,16 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::client::{LeaseState, Mode};
-use tollgate_core::units::{Capacity, Instant, MICRO};
+use tollgate_core::units::Capacity;
 use tollgate_sim::{ClientKey, ClientView};
 
-use super::{Law, lingers, throughput};
+use super::{Busy, Law};
 use crate::fleet::Fleet;
 
 #[derive(Default)]
 pub(crate) struct Law7 {
-    /// Clients without a lease.
-    alone: BTreeMap<ClientKey, Alone>,
-}
-
-struct Alone {
-    since: Instant,
-    admitted: u64,
-    /// Tokens that had to be paid first.
-    owed: f64,
-    /// The least flow and demand in that time.
-    flow: f64,
-    demand: f64,
+    /// Clients without a lease, and the least demand of each.
+    alone: BTreeMap<ClientKey, (Busy, f64)>,
 }
 
 impl Law for Law7 {
@@ -39,58 +29,27 @@ impl Law for Law7 {
             }
             let (flow, _) = p.flow();
             mode_rules(&p, flow)?;
-            let flow = flow as f64 / MICRO as f64;
-            let alone = self.alone.entry(p.key()).or_insert_with(|| Alone {
-                since: fleet.now(),
-                admitted: p.admitted_total(),
-                owed: p.owed(),
-                flow,
-                demand: p.asked_for(),
-            });
+            let begin = || (Busy::begin(fleet.now(), &p, flow), f64::INFINITY);
+            let (alone, demand) = self.alone.entry(p.key()).or_insert_with(begin);
             alone.flow = alone.flow.min(flow);
-            alone.demand = alone.demand.min(p.asked_for());
-            alone.alive(&p, fleet.now())?;
+            *demand = demand.min(p.asked_for());
+            // Less the cost of a slow start.
+            alone.check(fleet.now(), &p, (*demand, 0.9, 3.0))?;
         }
         Ok(())
     }
 }
 
-impl Alone {
-    /// Checks that a process that wants more than it may admits that much, less the cost of a slow
-    /// start.
-    fn alive(&self, p: &ClientView<'_>, now: Instant) -> Result<(), String> {
-        let seconds = now.saturating_since(self.since).as_secs_f64();
-        let busy = seconds - 1.0 - lingers(p).as_secs_f64();
-        let passes = throughput(p, self.flow).min(self.demand);
-        // Requests of equal length that come at equal intervals may find the only place taken each
-        // second time.
-        let part = if p.unit().is_concurrency() { 0.45 } else { 0.9 };
-        let expected = passes * busy * part - self.owed - 3.0 * p.largest() as f64;
-        // Requests are admitted whole.
-        let expected = expected.floor();
-        let admitted = (p.admitted_total() - self.admitted) as f64;
-        if admitted < expected {
-            let name = p.name;
-            return Err(format!(
-                "{name} admitted {admitted} in {seconds} s alone, not {expected}"
-            ));
-        }
-        Ok(())
-    }
-}
-
-fn mode_rules(p: &ClientView<'_>, flow: u64) -> Result<(), String> {
-    let wants = p.wanted().as_micros();
-    let (safe, limit) = (p.safe().as_micros(), p.limit().as_micros());
-    let right = match p.policy().no_lease {
-        _ if p.standby().is_some() => p.standby().map(Capacity::as_micros) == Some(flow),
-        Mode::Safe => flow == safe,
-        Mode::Optimistic => flow == safe.max(wants).min(limit),
-        Mode::Pessimistic => flow == 0,
+/// Checks that a client passes what its mode says.
+fn mode_rules(p: &ClientView<'_>, flow: f64) -> Result<(), String> {
+    let passes = match p.policy().no_lease {
+        _ if p.standby().is_some() => p.standby().unwrap_or_default(),
+        Mode::Safe => p.safe(),
+        Mode::Optimistic => p.safe().max(p.wanted()).min(p.limit()),
+        Mode::Pessimistic => Capacity::ZERO,
     };
-    if right {
-        Ok(())
-    } else {
-        Err(format!("{} passes {flow} without a lease", p.name))
+    match flow == passes.as_f64() {
+        true => Ok(()),
+        false => Err(format!("{} passes {flow} without a lease", p.name)),
     }
 }

@@ -6,11 +6,10 @@ use serde_json::json;
 use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
 use tollgate_core::units::Capacity;
 use tollgate_sim::random::Random;
-use tollgate_sim::scenario::{CoordinatorSpec, DemandSpec, EventSpec, Scenario, Share, Span};
+use tollgate_sim::scenario::{CoordinatorSpec, EventSpec, Span};
 
-use super::parts::{self, ProcessSettings, ms};
+use super::parts::{self, Client, Draft, ProcessSettings, ms};
 use super::{Plan, Work};
-use crate::history::History;
 use crate::limits::{GROUP, GroupLimit, LimitsFile, set_capacity};
 
 /// End of the time in which faults happen.
@@ -39,8 +38,8 @@ struct Pooled {
     weights: [u32; 2],
 }
 
-/// Parts of a plan.
-struct Draft {
+/// Parts of a fleet.
+struct Cluster {
     limit: Limit,
     pooled: Option<Pooled>,
     shards: u16,
@@ -51,42 +50,49 @@ struct Draft {
     changes: Vec<(Span, Change)>,
 }
 
-pub(super) fn of_requests(seed: u64) -> Plan {
-    let mut random = Random::new(seed);
-    let draft = Draft::new(&mut random, seed, 1);
-    draft.finish(&mut random, seed, Work::Requests)
-}
+// === impl Plan ===
 
-pub(super) fn of_other_units(seed: u64) -> Plan {
-    let mut random = Random::new(seed);
-    let more = &mut Random::new(seed.rotate_left(16));
-    let work = parts::work(more);
-    let mut draft = Draft::new(&mut random, seed, work.members());
-    for _ in 0..more.between(0, 3) {
-        let at = parts::time(more, FAULTS_END);
-        let process = more.between(0, draft.demands.len() as u64 - 1) as usize;
-        draft.events.push(parts::trap(at, process));
+impl Plan {
+    /// Returns the plan of `seed` where requests are counted.
+    pub(crate) fn of_requests(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let draft = Cluster::new(&mut random, seed, 1);
+        draft.finish(&mut random, seed, Work::Requests)
     }
-    draft.scale(work.usual());
-    draft.finish(&mut random, seed, work)
-}
 
-/// Priorities mean nothing to algorithms that go by usage.
-pub(super) fn of_usage(seed: u64) -> Plan {
-    let mut random = Random::new(seed);
-    let more = &mut Random::new(seed.rotate_left(8));
-    let mut draft = Draft::new(&mut random, seed, 1);
-    let algorithm = more.pick(&[Algorithm::UsageShare, Algorithm::MaxRate]);
-    draft.limit.algorithm = algorithm;
-    if let Some(pooled) = &mut draft.pooled {
-        pooled.second.algorithm = algorithm;
+    /// Returns the plan of `seed` where other units than requests are counted, or requests wait.
+    pub(crate) fn of_other_units(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let more = &mut Random::new(seed.rotate_left(16));
+        let work = parts::work(more);
+        let mut draft = Cluster::new(&mut random, seed, work.members());
+        for _ in 0..more.between(0, 3) {
+            let at = parts::time(more, FAULTS_END);
+            let process = more.between(0, draft.demands.len() as u64 - 1) as usize;
+            draft.events.push(parts::trap(at, process));
+        }
+        draft.scale(work.usual());
+        draft.finish(&mut random, seed, work)
     }
-    draft.finish(&mut random, seed, Work::Requests)
+
+    /// Returns the plan of `seed` where shares depend on what processes use. Priorities mean nothing to such
+    /// algorithms.
+    pub(crate) fn of_usage(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let more = &mut Random::new(seed.rotate_left(8));
+        let mut draft = Cluster::new(&mut random, seed, 1);
+        let algorithm = more.pick(&[Algorithm::UsageShare, Algorithm::MaxRate]);
+        draft.limit.algorithm = algorithm;
+        if let Some(pooled) = &mut draft.pooled {
+            pooled.second.algorithm = algorithm;
+        }
+        draft.finish(&mut random, seed, Work::Requests)
+    }
 }
 
-// === impl Draft ===
+// === impl Cluster ===
 
-impl Draft {
+impl Cluster {
     /// Returns the parts of a fleet where so many `members` share each limit.
     fn new(random: &mut Random, seed: u64, members: u64) -> Self {
         let capacity = random.between(10, 600);
@@ -159,59 +165,44 @@ impl Draft {
     }
 
     fn finish(mut self, random: &mut Random, seed: u64, work: Work) -> Plan {
-        let mut settings = ProcessSettings::new(random, &self.limit, work);
-        let mut network = parts::network(random, FAULTS_END);
-        if self.keeps_ids {
-            network.late_copies = Share(0.1);
-            settings.keep_ids();
-        }
+        let settings = ProcessSettings::new(random, &self.limit, work);
+        let network = parts::network(random, FAULTS_END);
         let scopes = self.scopes(work);
-        let mut envoys = Vec::new();
-        let mut demand: Vec<DemandSpec> = Vec::new();
-        for (envoy, rate) in self.demands.iter().enumerate() {
-            envoys.push(settings.group(envoy, self.priorities[envoy], COORDINATOR));
-            let scopes = &scopes[envoy % scopes.len()];
-            demand.extend(settings.demand(envoy, (scopes, *rate), FAULTS_END));
-        }
+        let clients = self.demands.iter().zip(&self.priorities).enumerate();
+        let clients = clients.map(|(envoy, (rate, priority))| Client {
+            coordinator: COORDINATOR.to_owned(),
+            scopes: scopes[envoy % scopes.len()].clone(),
+            rate: *rate,
+            priority: *priority,
+        });
+        let clients = clients.collect();
         let limits = self.limits_over_time(work);
-        self.events.sort_by_key(|event| event.at);
-        let duration = Span(
-            // A coordinator that crashes at the end of the faults returns 15 s later, and then learns.
-            FAULTS_END + ms(AWAY_MAX) + self.limit.learning + self.limit.lease + parts::SETTLING,
-        );
-        let scenario = Scenario {
+        Draft {
             name: format!("Seed {seed}"),
-            duration,
             seed,
-            sample: duration,
-            envoys,
+            // A coordinator that crashes at the end of the faults returns 15 s later, and then learns.
+            duration: FAULTS_END
+                + ms(AWAY_MAX)
+                + self.limit.learning
+                + self.limit.lease
+                + parts::SETTLING,
+            settings,
+            network,
+            keeps_ids: self.keeps_ids,
             coordinators: vec![CoordinatorSpec {
                 name: COORDINATOR.to_owned(),
                 shards: self.shards,
                 ..CoordinatorSpec::default()
             }],
-            network,
-            nudges: seed % 4 == 2,
-            demand,
+            clients,
             events: self.events,
-            ..Scenario::default()
-        };
-        let resources: Vec<String> = match &limits[0].group {
-            Some(group) if !group.is_pool => vec![format!("group/{GROUP}")],
-            _ => limits[0]
-                .tenants
-                .iter()
-                .map(|(name, _)| format!("tenant/{name}"))
-                .collect(),
-        };
-        let resources: Vec<&str> = resources.iter().map(String::as_str).collect();
-        let history = History::new(&scenario, &limits, &resources);
-        Plan {
-            scenario,
+            resources: match &limits[0].tenants[..] {
+                [] => vec![format!("group/{GROUP}")],
+                tenants => tenants.iter().map(|(name, _)| tenant(name)).collect(),
+            },
             limits,
-            work,
-            history,
         }
+        .finish()
     }
 
     /// Returns the scopes that requests are for, by the resource that they use.
@@ -234,36 +225,19 @@ impl Draft {
 
     /// Returns the limits from the start and after each change, and adds an event for each of these.
     fn limits_over_time(&mut self, work: Work) -> Vec<LimitsFile> {
-        let tenants = match (&self.pooled, work.members()) {
-            (None, 1) => vec![(TENANTS[0], self.limit.clone())],
-            (None, _) => Vec::new(),
-            (Some(pooled), _) => vec![
+        let mut first = LimitsFile::of_all(&self.limit, TENANTS[0], work);
+        if let Some(pooled) = &self.pooled {
+            let attached = TENANTS.map(str::to_owned).into_iter().zip(pooled.weights);
+            first.tenants = vec![
                 (TENANTS[0], self.limit.clone()),
                 (TENANTS[1], pooled.second.clone()),
-            ],
-        };
-        let names = 0..work.members();
-        let group = match &self.pooled {
-            Some(Pooled { limit, weights, .. }) => Some(GroupLimit {
-                limit: limit.clone(),
+            ];
+            first.group = Some(GroupLimit {
+                limit: pooled.limit.clone(),
                 is_pool: true,
-                attached: TENANTS
-                    .iter()
-                    .map(|name| (*name).to_owned())
-                    .zip(*weights)
-                    .collect(),
-            }),
-            None => tenants.is_empty().then(|| GroupLimit {
-                limit: self.limit.clone(),
-                is_pool: false,
-                attached: names.map(|k| (format!("t{k}"), 1)).collect(),
-            }),
-        };
-        let first = LimitsFile {
-            unit: work.unit(),
-            tenants,
-            group,
-        };
+                attached: attached.collect(),
+            });
+        }
         let changes = std::mem::take(&mut self.changes);
         let mut events = Vec::new();
         let apply = |file: &mut LimitsFile, change| self.apply(file, change);

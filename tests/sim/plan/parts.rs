@@ -9,11 +9,12 @@ use tollgate_core::limit::{Limit, Part, SafeCapacity};
 use tollgate_core::units::{Capacity, Tokens};
 use tollgate_sim::random::Random;
 use tollgate_sim::scenario::{
-    Amount, Arrivals, Bulky, Cut, DemandSpec, Direction, EnvoyGroup, EventSpec, NetworkSpec,
-    NoLease, Program, Selection, Share, Span,
+    Amount, Arrivals, Bulky, CoordinatorSpec, Cut, DemandSpec, Direction, EnvoyGroup, EventSpec,
+    NetworkSpec, NoLease, Program, Scenario, Selection, Share, Span,
 };
 
-use super::Work;
+use super::{Plan, Work};
+use crate::history::History;
 use crate::limits::LimitsFile;
 
 /// Shortest time that a message takes.
@@ -25,11 +26,76 @@ const RESOLUTION: Span = Span::from_millis(5);
 /// the longest back-off, half a second of demand, and refreshes.
 pub(super) const SETTLING: Duration = Duration::from_secs(10);
 
+/// Everything that a plan is made of.
+pub(super) struct Draft {
+    pub(super) name: String,
+    pub(super) seed: u64,
+    pub(super) duration: Duration,
+    pub(super) settings: ProcessSettings,
+    pub(super) network: NetworkSpec,
+    /// Whether a process that starts again has the id of the one before.
+    pub(super) keeps_ids: bool,
+    pub(super) coordinators: Vec<CoordinatorSpec>,
+    pub(super) clients: Vec<Client>,
+    pub(super) events: Vec<EventSpec>,
+    pub(super) limits: Vec<LimitsFile>,
+    /// Ids of the resources that all share.
+    pub(super) resources: Vec<String>,
+}
+
+/// Process: the coordinator that it asks, its requests per second for some scopes, and its priority.
+pub(super) struct Client {
+    pub(super) coordinator: String,
+    pub(super) scopes: Vec<String>,
+    pub(super) rate: u64,
+    pub(super) priority: u8,
+}
+
 /// Settings that all processes of a fleet share.
 pub(super) struct ProcessSettings {
-    pub(super) work: Work,
+    work: Work,
     safe: u64,
     group: EnvoyGroup,
+}
+
+// === impl Draft ===
+
+impl Draft {
+    pub(super) fn finish(mut self) -> Plan {
+        let (work, settings) = (self.settings.work, &mut self.settings);
+        if self.keeps_ids {
+            self.network.late_copies = Share(0.1);
+            settings.group.keeps_id = true;
+        }
+        let (mut envoys, mut demand) = (Vec::new(), Vec::new());
+        for (envoy, client) in self.clients.iter().enumerate() {
+            envoys.push(settings.group(envoy, client));
+            demand.extend(settings.demand(envoy, client, self.network.calm_from));
+        }
+        self.events.sort_by_key(|event| event.at);
+        let duration = Span(self.duration);
+        let scenario = Scenario {
+            name: self.name,
+            duration,
+            seed: self.seed,
+            sample: duration,
+            envoys,
+            coordinators: self.coordinators,
+            network: self.network,
+            nudges: self.seed % 4 == 2,
+            demand,
+            events: self.events,
+            ..Scenario::default()
+        };
+        let sources: Vec<_> = self.limits.iter().map(LimitsFile::source).collect();
+        Plan {
+            history: History::new(&scenario, &sources, work.unit(), &self.resources),
+            scenario,
+            limits: self.limits,
+            sources,
+            work,
+        }
+    }
 }
 
 // === impl ProcessSettings ===
@@ -64,13 +130,8 @@ impl ProcessSettings {
         }
     }
 
-    /// Lets a process that starts again have the id of the one before.
-    pub(super) fn keep_ids(&mut self) {
-        self.group.keeps_id = true;
-    }
-
     /// Returns the group of the Envoy at an index.
-    pub(super) fn group(&self, envoy: usize, priority: u8, coordinator: &str) -> EnvoyGroup {
+    fn group(&self, envoy: usize, client: &Client) -> EnvoyGroup {
         let safe = self.safe as f64;
         // Where other units are counted, requests have no limit, and are not to get one when the
         // coordinators are away.
@@ -80,8 +141,8 @@ impl ProcessSettings {
         };
         EnvoyGroup {
             name: name(envoy),
-            coordinator: Some(coordinator.to_owned()),
-            priority,
+            coordinator: Some(client.coordinator.clone()),
+            priority: client.priority,
             safe: Amount(requests),
             safe_bytes: Amount(safe * self.work.usual() as f64),
             safe_concurrency: Amount(safe),
@@ -93,18 +154,13 @@ impl ProcessSettings {
         }
     }
 
-    /// Returns the demand of an Envoy for `scopes`, so many requests per second in all.
-    /// A few bodies are large until `calm_from`.
-    pub(super) fn demand(
-        &self,
-        envoy: usize,
-        (scopes, rate): (&[String], u64),
-        calm_from: Duration,
-    ) -> Vec<DemandSpec> {
+    /// Returns the demand of an Envoy, of which a few bodies are large until `calm_from`.
+    fn demand(&self, envoy: usize, client: &Client, calm_from: Span) -> Vec<DemandSpec> {
+        let (scopes, rate) = (&client.scopes, client.rate);
         let usual = self.work.usual();
         let bulky = Bulky {
             chance: percent(2),
-            until: Span(calm_from),
+            until: calm_from,
         };
         let of_scope = |scope: &String| DemandSpec {
             scope: Some(scope.clone()),
@@ -130,7 +186,7 @@ impl ProcessSettings {
 // === free functions ===
 
 /// Returns the name of the group of the Envoy at an index.
-pub(super) fn name(envoy: usize) -> String {
+fn name(envoy: usize) -> String {
     format!("envoy-{envoy}")
 }
 

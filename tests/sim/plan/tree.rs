@@ -6,12 +6,11 @@ use serde_json::json;
 use tollgate_core::limit::{Algorithm, Limit, SafeCapacity};
 use tollgate_core::units::Capacity;
 use tollgate_sim::random::Random;
-use tollgate_sim::scenario::{CoordinatorSpec, Cut, EventSpec, Scenario, Share, Span};
+use tollgate_sim::scenario::{CoordinatorSpec, Cut, EventSpec, Span};
 
-use super::parts::{self, ProcessSettings, ms};
+use super::parts::{self, Client, Draft, ProcessSettings, ms};
 use super::{Plan, Work};
-use crate::history::History;
-use crate::limits::{GROUP, GroupLimit, LimitsFile, set_capacity};
+use crate::limits::{GROUP, LimitsFile, set_capacity};
 
 /// End of the time in which faults begin.
 const FAULTS_END: Duration = Duration::from_secs(15);
@@ -26,26 +25,24 @@ struct Place {
     limit: Limit,
 }
 
-/// Process of a plan: its coordinator, its requests per second, and its priority.
-struct Client {
-    at: usize,
-    rate: u64,
-    priority: u8,
+// === impl Plan ===
+
+impl Plan {
+    /// Returns the plan of `seed` with a tree of coordinators.
+    pub(crate) fn of_trees(seed: u64) -> Self {
+        new(seed, None)
+    }
+
+    /// Returns the plan of `seed` with a tree where shares depend on what processes use.
+    pub(crate) fn of_usage_in_trees(seed: u64) -> Self {
+        new(
+            seed,
+            Some([Algorithm::UsageShare, Algorithm::MaxRate][seed as usize % 2]),
+        )
+    }
 }
 
-pub(super) fn of_all_units(seed: u64) -> Plan {
-    new(seed, None)
-}
-
-pub(super) fn of_usage(seed: u64) -> Plan {
-    new(
-        seed,
-        Some(match seed % 2 {
-            0 => Algorithm::UsageShare,
-            _ => Algorithm::MaxRate,
-        }),
-    )
-}
+// === free functions ===
 
 fn new(seed: u64, algorithm: Option<Algorithm>) -> Plan {
     let random = &mut Random::new(seed);
@@ -58,106 +55,53 @@ fn new(seed: u64, algorithm: Option<Algorithm>) -> Plan {
     // Requests in flight are no rates, and are not divided by usage.
     let algorithm = algorithm.filter(|_| !work.unit().is_concurrency());
     limit.algorithm = algorithm.unwrap_or_default();
-    let mut settings = ProcessSettings::new(random, &limit, work);
+    let settings = ProcessSettings::new(random, &limit, work);
     let usual = work.usual();
     parts::scale(&mut limit, usual);
     let places = places(random, &limit, usual);
-    let clients = clients(random, &places, capacity);
+    let clients = clients(random, &places, capacity, work);
     let (mut events, changes) = faults(random, &places, (clients.len(), work), usual);
     let keeps_ids = seed.is_multiple_of(3);
     if keeps_ids {
         let more = &mut Random::new(seed.rotate_left(48));
         events.extend(parts::crash_loops(more, clients.len() as u64, FAULTS_END));
     }
-    let mut network = parts::network(random, FAULTS_END);
-    if keeps_ids {
-        network.late_copies = Share(0.1);
-        settings.keep_ids();
-    }
+    let network = parts::network(random, FAULTS_END);
     let mut present = limit.clone();
+    let file = |limit: &Limit| LimitsFile::of_all(limit, TENANT, work);
     let apply = |of: &mut LimitsFile, capacity| {
         set_capacity(&mut present, capacity);
-        *of = file(&present, work);
+        *of = file(&present);
     };
-    let mut limits = parts::limits_over_time(file(&limit, work), changes, &mut events, apply);
-    events.sort_by_key(|event| event.at);
-    let coordinators = coordinators(&places, work, &mut limits);
-    let scopes: Vec<String> = match work.members() {
-        1 => vec![format!("tenant/{TENANT}")],
-        count => (0..count).map(|k| format!("tenant/t{k}")).collect(),
-    };
-    let mut envoys = Vec::new();
-    let mut demand = Vec::new();
-    for (envoy, client) in clients.iter().enumerate() {
-        let at = &places[client.at].spec.name;
-        envoys.push(settings.group(envoy, client.priority, at));
-        demand.extend(settings.demand(envoy, (&scopes, client.rate), FAULTS_END));
-    }
-    // Until all is back and has learned, at each level, and settled.
-    let duration = Span(FAULTS_END + ms(AWAY_MAX) + 2 * limit.lease + parts::SETTLING);
-    let scenario = Scenario {
-        name: format!("Tree of seed {seed}"),
-        duration,
-        seed,
-        sample: duration,
-        envoys,
-        coordinators,
-        network,
-        nudges: seed % 4 == 2,
-        demand,
-        events,
-        ..Scenario::default()
-    };
-    let resource = match work.members() {
-        1 => format!("tenant/{TENANT}"),
-        _ => format!("group/{GROUP}"),
-    };
-    // Those of coordinators are no changes.
-    let history = History::new(&scenario, &limits, &[&resource]);
-    Plan {
-        scenario,
-        limits,
-        work,
-        history,
-    }
-}
-
-// === free functions ===
-
-fn file(limit: &Limit, work: Work) -> LimitsFile {
-    let (tenants, group) = match work.members() {
-        1 => (vec![(TENANT, limit.clone())], None),
-        count => {
-            let group = GroupLimit {
-                limit: limit.clone(),
-                is_pool: false,
-                attached: (0..count).map(|k| (format!("t{k}"), 1)).collect(),
-            };
-            (Vec::new(), Some(group))
-        }
-    };
-    LimitsFile {
-        unit: work.unit(),
-        tenants,
-        group,
-    }
-}
-
-/// Returns the coordinators, each of which below the root has limits of its own.
-fn coordinators(
-    places: &[Place],
-    work: Work,
-    limits: &mut Vec<LimitsFile>,
-) -> Vec<CoordinatorSpec> {
-    let specs = places.iter().map(|place| {
-        let mut spec = place.spec.clone();
+    let mut limits = parts::limits_over_time(file(&limit), changes, &mut events, apply);
+    // Each coordinator below the root has limits of its own.
+    let coordinators = places.into_iter().map(|place| {
+        let mut spec = place.spec;
         if spec.parent.is_some() {
             spec.limits = Some(limits.len());
-            limits.push(file(&place.limit, work));
+            limits.push(file(&place.limit));
         }
         spec
     });
-    specs.collect()
+    let coordinators = coordinators.collect();
+    Draft {
+        name: format!("Tree of seed {seed}"),
+        seed,
+        // Until all is back and has learned, at each level, and settled.
+        duration: FAULTS_END + ms(AWAY_MAX) + 2 * limit.lease + parts::SETTLING,
+        settings,
+        network,
+        keeps_ids,
+        coordinators,
+        clients,
+        events,
+        limits,
+        resources: vec![match work.members() {
+            1 => format!("tenant/{TENANT}"),
+            _ => format!("group/{GROUP}"),
+        }],
+    }
+    .finish()
 }
 
 /// Returns a root with one or two levels of coordinators below it.
@@ -207,13 +151,17 @@ fn own_limit(random: &mut Random, limit: &Limit, scale: u64) -> Limit {
 }
 
 /// Returns processes that ask leaves, and some that ask coordinators in the middle, or the root.
-fn clients(random: &mut Random, places: &[Place], capacity: u64) -> Vec<Client> {
+fn clients(random: &mut Random, places: &[Place], capacity: u64, work: Work) -> Vec<Client> {
+    let scopes: Vec<String> = match work.members() {
+        1 => vec![format!("tenant/{TENANT}")],
+        count => (0..count).map(|k| format!("tenant/t{k}")).collect(),
+    };
     let mut clients = Vec::new();
     // Limits of their own know no bands.
     let mut below = places.iter().skip(1);
     let plain = below.all(|place| place.limit.capacity.is_unlimited());
     let banded = plain && random.chance(30);
-    for (at, place) in places.iter().enumerate() {
+    for place in places {
         let name = Some(&place.spec.name);
         let is_leaf = !places
             .iter()
@@ -225,7 +173,12 @@ fn clients(random: &mut Random, places: &[Place], capacity: u64) -> Vec<Client> 
         for _ in 0..count {
             let rate = parts::rate(random, capacity);
             let priority = if banded { parts::priority(random) } else { 0 };
-            clients.push(Client { at, rate, priority });
+            clients.push(Client {
+                coordinator: place.spec.name.clone(),
+                scopes: scopes.clone(),
+                rate,
+                priority,
+            });
         }
     }
     clients

@@ -18,7 +18,7 @@ mod watches;
 
 use self::shard::Reach;
 pub(crate) use self::shard::{Receiver, Shard};
-pub(crate) use self::watches::Watcher;
+pub(crate) use self::watches::{Watcher, WorkerCall};
 use crate::limits::{LimitTable, ScopeLimits};
 use crate::process::Clock;
 use crate::random::Random;

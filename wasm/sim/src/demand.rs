@@ -12,8 +12,8 @@ pub(crate) use self::course::{Course, Overlay};
 pub(crate) use self::retries::{Retries, Retry};
 pub(crate) use self::router::{IncomingRequest, RoutedDemand};
 pub(crate) use self::zipf::Zipf;
-use crate::random::{Chance, Random};
-use crate::scenario::Arrivals;
+use crate::random::Random;
+use crate::scenario::{Arrivals, DemandSpec};
 
 /// Part of all entries of a scenario's demand that is the same for all Envoys.
 #[derive(Debug)]
@@ -22,21 +22,9 @@ pub(crate) struct DemandShape {
     pub(crate) scopes: Vec<u32>,
     /// Weights of these, if they are several.
     pub(crate) zipf: Option<Zipf>,
-    pub(crate) arrivals: Arrivals,
-    pub(crate) takes: Duration,
-    pub(crate) bytes: [u64; 2],
     /// Tokens that a request takes.
     pub(crate) cost: u32,
-    /// Bodies that are larger than `bytes`.
-    pub(crate) bulky: Option<BulkyBodies>,
-}
-
-/// Bodies that are larger than usual.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BulkyBodies {
-    pub(crate) chance: Chance,
-    /// Time since the start after which there are none.
-    pub(crate) until: Duration,
+    pub(crate) spec: DemandSpec,
 }
 
 /// Requests of one entry, in the world's time since the start.
@@ -59,6 +47,17 @@ pub(crate) struct RequestStream {
 // === impl DemandShape ===
 
 impl DemandShape {
+    /// Returns the shape of an entry for the scopes of these numbers.
+    pub(crate) fn new(scopes: Vec<u32>, spec: DemandSpec) -> Self {
+        let spread = spec.scopes.as_ref();
+        Self {
+            zipf: spread.map(|spread| Zipf::new(scopes.len(), spread.zipf.0)),
+            scopes,
+            cost: spec.cost.unwrap_or(1),
+            spec,
+        }
+    }
+
     /// Returns the share of the entry's requests that each of its scopes has.
     pub(crate) fn weights(&self) -> impl Iterator<Item = (u32, f64)> {
         let weight = |k| self.zipf.as_ref().map_or(1.0, |zipf| zipf.weight(k));
@@ -77,7 +76,7 @@ impl RequestStream {
         course: Course,
         mut random: Random,
     ) -> Self {
-        let left = match shape.arrivals {
+        let left = match shape.spec.arrivals {
             Arrivals::Poisson => random.exponential(),
             // Envoys do not beat time together.
             Arrivals::Even => random.fraction(),
@@ -158,7 +157,7 @@ impl RequestStream {
 
     /// Returns the distance to the next request, where 1 is the mean.
     fn distance(&mut self) -> f64 {
-        match self.shape.arrivals {
+        match self.shape.spec.arrivals {
             Arrivals::Poisson => self.random.exponential(),
             Arrivals::Even => 1.0,
             Arrivals::Bursts(count) => {

@@ -37,9 +37,6 @@ pub struct Figures {
     pub over_capacity: u64,
     /// Largest such sum, as a part of the capacity; at most 1 if there is none.
     pub worst: f64,
-    /// Most requests that went on in ten seconds, or in a sample if that is longer, as a part of what the
-    /// capacity of their scope is in that time. A burst counts, too.
-    pub most_admitted: f64,
     /// Divisions that [`Self::fairness`] and [`Self::time_to_fair`] are of: capacities that more was
     /// wanted of than there was, in each sample.
     pub contended: u64,

@@ -18,7 +18,7 @@ use tollgate_core::units::Instant;
 
 use crate::capacities::CapacityTree;
 use crate::demand::{DemandShape, IncomingRequest, Retries, Retry};
-use crate::figures::LimitFigures;
+use crate::figures::{Figures, LimitFigures};
 use crate::limits::LimitTable;
 use crate::scopes::ScopeTable;
 
@@ -43,24 +43,6 @@ pub(crate) struct IdealLimits {
     /// Ends of requests that count until then.
     ends: BinaryHeap<Reverse<End>>,
     ended: u64,
-}
-
-/// Figures of all limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct IdealFigures {
-    /// Part of what ideal limits admitted that the fleet admitted, too; none if they admitted nothing.
-    pub(crate) of_ideal: Option<f64>,
-    /// The same of the limit where it is least.
-    pub(crate) least_of_ideal: Option<f64>,
-    /// Tokens admitted beyond `burst + rate * t` in a window, of the limit of requests where they are
-    /// most.
-    pub(crate) beyond: f64,
-    /// Part of such tokens that went on without a lease, and the part that no cause explains, each of
-    /// the limit where it is most.
-    pub(crate) beyond_safe: f64,
-    pub(crate) beyond_rest: f64,
-    /// Bytes beyond that were known too late, of the limit where they are most.
-    pub(crate) beyond_late: f64,
 }
 
 /// End of a request.
@@ -194,7 +176,13 @@ impl IdealLimits {
                     limit.sampled += u64::from(cost);
                     limit.admitted[0] += measured;
                 });
-                self.plan_end(at, scope, (shape.takes, shape.bytes), true, [true; 2]);
+                self.plan_end(
+                    at,
+                    scope,
+                    (shape.spec.takes.0, shape.spec.bytes),
+                    true,
+                    [true; 2],
+                );
             }
             Some(pause) if left > 0 => self.again.push(Retry {
                 at: at.saturating_add(pause),
@@ -305,9 +293,8 @@ impl IdealLimits {
         }
     }
 
-    /// Returns the figures so far.
-    pub(crate) fn figures(&self) -> IdealFigures {
-        let mut figures = IdealFigures::default();
+    /// Adds the figures so far.
+    pub(crate) fn add_figures(&self, figures: &mut Figures) {
         let (mut ideal, mut both) = (0, 0);
         for limit in self.limits.iter().filter(|limit| limit.is_bounded()) {
             let [of_ideal, of_fleet] = limit.admitted;
@@ -323,13 +310,12 @@ impl IdealLimits {
             let beyond = limit.beyond();
             figures.beyond_late = figures.beyond_late.max(beyond.late);
             if limit.unit == Unit::Requests {
-                figures.beyond = figures.beyond.max(beyond.all);
+                figures.beyond_ideal = figures.beyond_ideal.max(beyond.all);
                 figures.beyond_safe = figures.beyond_safe.max(beyond.safe);
                 figures.beyond_rest = figures.beyond_rest.max(beyond.rest);
             }
         }
         figures.of_ideal = part(both, ideal);
-        figures
     }
 
     /// Returns the figures of the first `most` limits: of requests and then of other units.

@@ -23,17 +23,14 @@ pub(crate) use self::clock::Clock;
 pub(crate) use self::host::{OpenedWatch, OutgoingCall};
 use self::observations::Observations;
 pub(crate) use self::outcomes::{Outcomes, Tally};
-use self::view::ClientState;
 pub(crate) use self::workers::Task;
 use self::workers::Workers;
-use crate::defect::Defect;
 use crate::demand::{IncomingRequest, RequestStream};
 use crate::inspection::Inspection;
 use crate::random::{Chance, Random};
 use crate::scenario::{Amount, EnvoyGroup, NoLease};
 use crate::scopes::ScopeTable;
-use crate::simulation::reached::Reached;
-use crate::sizes::{TableSizes, debug_len};
+use crate::sizes::TableSizes;
 
 /// The most requests that a worker makes wait.
 const WAITING_MAX: usize = 4000;
@@ -58,15 +55,8 @@ pub(crate) struct Process {
     pub(crate) was_leased: bool,
     /// Scopes without a lease at the last sample.
     pub(crate) without_lease: u64,
-    /// Defect that is planted, if laws look at the process.
-    defect: Option<Defect>,
-    /// State as client of each resource that laws look at.
-    clients: Vec<ClientState>,
-    /// The first broken invariant that workers saw.
-    broken: Option<String>,
-    tally: Reached,
-    trapped_at: Option<Instant>,
-    missed_at: Option<Instant>,
+    /// Observations of its workers, if laws look at the process.
+    observations: Option<Observations>,
 }
 
 /// Name of a process.
@@ -227,12 +217,9 @@ impl Process {
         let process = u128::from(random.bits()) << 64 | u128::from(random.bits());
         let kept = NonZeroU64::MIN.saturating_add(started.into());
         let name = ProcessName::new(node, process, kind.keeps_id.then_some(kept));
-        let observations = inspection.map(|inspection| Observations::new(inspection, &streams));
-        let resources = observations.iter().flat_map(|seen| &seen.resources);
-        let clients = resources.map(ClientState::new).collect();
-        let shared = (kind, scopes);
         Self {
-            workers: Workers::new(local, shared, name.clone(), &mut random, observations),
+            observations: inspection.map(|inspection| Observations::new(inspection, &streams)),
+            workers: Workers::new(local, (kind, scopes), name.clone(), &mut random),
             name,
             clock,
             streams,
@@ -244,12 +231,6 @@ impl Process {
             has_asked: false,
             was_leased: false,
             without_lease: 0,
-            defect: inspection.and_then(|inspection| inspection.defect),
-            clients,
-            broken: None,
-            tally: Reached::default(),
-            trapped_at: None,
-            missed_at: None,
         }
     }
 
@@ -266,7 +247,7 @@ impl Process {
         if now < self.stopped_until {
             return;
         }
-        let local = self.set_clock(now);
+        let local = self.begin(now);
         let mut requests = std::mem::take(&mut self.inbox);
         for stream in &mut self.streams {
             while let Some(scope) = stream.take(elapsed) {
@@ -279,8 +260,13 @@ impl Process {
         }
         for request in requests {
             let worker = self.pick();
-            let bulky = request.shape.bulky.filter(|bulky| elapsed < bulky.until);
-            let is_bulky = bulky.is_some_and(|bulky| self.random.happens(bulky.chance));
+            let bulky = request
+                .shape
+                .spec
+                .bulky
+                .filter(|bulky| elapsed < bulky.until.0);
+            let is_bulky =
+                bulky.is_some_and(|bulky| self.random.happens(Chance::share(bulky.chance.0)));
             self.workers.request(worker, request, is_bulky);
         }
         self.workers.run();
@@ -308,17 +294,18 @@ impl Process {
 
     /// Ends a worker with all that it knows; another takes its place.
     pub(crate) fn trap(&mut self, now: Instant) {
-        let local = self.set_clock(now);
+        let local = self.begin(now);
         self.workers.trap();
         self.look(local);
     }
 
     /// Hands a worker what has come for it.
     pub(crate) fn hand(&mut self, now: Instant, mut task: Task, outcomes: &mut Outcomes<'_>) {
-        if let (Some(defect), Task::Answer(.., Ok(answer))) = (self.defect, &mut task) {
+        let defect = self.observations.as_ref().and_then(|seen| seen.defect);
+        if let (Some(defect), Task::Answer(.., Ok(answer))) = (defect, &mut task) {
             defect.change(answer);
         }
-        let local = self.set_clock(now);
+        let local = self.begin(now);
         self.workers.hand(task);
         self.finish(local, outcomes);
     }
@@ -359,38 +346,33 @@ impl Process {
 
     /// Returns the numbers of requests that went on and that were refused.
     pub(crate) fn requests(&self) -> [u64; 2] {
-        let mut sum = [0; 2];
-        self.workers.each(|worker| {
-            let [admitted, refused] = worker.requests();
-            sum = [sum[0] + admitted, sum[1] + refused];
-        });
-        sum
+        let requests = self.workers.iter().map(|worker| worker.requests());
+        requests.fold([0; 2], |sum, [admitted, refused]| {
+            [sum[0] + admitted, sum[1] + refused]
+        })
     }
 
     /// Returns the number of requests that wait.
     pub(crate) fn waiting(&self) -> usize {
-        let mut waiting = 0;
-        self.workers
-            .each(|worker| waiting += worker.waiting().len());
-        waiting
+        let workers = self.workers.iter();
+        workers.map(|worker| worker.waiting().len()).sum()
     }
 
     /// Returns the number of requests that it has, decided on or not.
     pub(crate) fn load(&self) -> usize {
-        let mut in_flight = 0;
-        self.workers.each(|worker| in_flight += worker.in_flight());
-        self.inbox.len() + self.waiting() + in_flight
+        let in_flight = self.workers.iter().map(|worker| worker.in_flight());
+        self.inbox.len() + self.waiting() + in_flight.sum::<usize>()
     }
 
     /// Adds the sizes of its tables to `sizes`.
     pub(crate) fn add_sizes(&self, now: Instant, sizes: &mut TableSizes) {
         let shared = self.workers.memory.borrow();
-        sizes.records += shared.records().count() as u64;
-        sizes.dirty += memory::dirty(&shared) as u64;
-        sizes.waiting += self.waiting() as u64;
-        sizes.process_chars += debug_len(&self.workers);
+        sizes.add("records", shared.records().count() as u64);
+        sizes.add("dirty slots", memory::dirty(&shared) as u64);
+        sizes.add("waiting requests", self.waiting() as u64);
+        sizes.add_debug("process debug output", &self.workers);
         self.scopes(now, |local, _, state| {
-            sizes.slots += u64::from(!state.is_reusable(local));
+            sizes.add("slots in use", u64::from(!state.is_reusable(local)));
         });
     }
 
@@ -398,9 +380,11 @@ impl Process {
         &self.workers.kind
     }
 
-    fn set_clock(&self, now: Instant) -> Instant {
+    /// Sets the workers' clock, and lends them the observations until [`Process::look`].
+    fn begin(&mut self, now: Instant) -> Instant {
         let local = self.clock.at(now);
         self.workers.set_now(local);
+        self.workers.observations.replace(self.observations.take());
         local
     }
 

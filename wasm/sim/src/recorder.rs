@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::fairness::FairnessLog;
 use crate::figures::Figures;
-use crate::ideal::IdealFigures;
 use crate::sample::{Mark, Sample, Violation};
 use crate::scenario::Scenario;
 
@@ -71,13 +70,7 @@ impl Recorder {
         self.digest.finish()
     }
 
-    pub(crate) fn figures(
-        &self,
-        elapsed: Duration,
-        scopes: usize,
-        ideal: IdealFigures,
-        digest: u64,
-    ) -> Figures {
+    pub(crate) fn figures(&self, elapsed: Duration) -> Figures {
         let Sums {
             capacity,
             attainable,
@@ -87,20 +80,12 @@ impl Recorder {
         Figures {
             of_capacity: part(handed_out, capacity),
             of_attainable: part(handed_out, attainable),
-            of_ideal: ideal.of_ideal,
-            least_of_ideal: ideal.least_of_ideal,
-            beyond_ideal: ideal.beyond,
-            beyond_safe: ideal.beyond_safe,
-            beyond_late: ideal.beyond_late,
-            beyond_rest: ideal.beyond_rest,
             contended: fairness.contended,
             fairness: fairness.index,
             time_to_fair: fairness.mean,
             longest_time_to_fair: fairness.longest,
             unfair_at_end: fairness.unfair,
-            scopes,
             violations: self.violations.len(),
-            digest: format!("{digest:016x}"),
             ..self.counts.clone()
         }
     }

@@ -20,8 +20,8 @@ pub use self::demand::{
     Walk,
 };
 pub use self::event::{
-    Crash, Cut, DemandChange, Deploy, Direction, EventSpec, HandOver, Kill, LoseTerm, Mishaps,
-    Scale, Selection, Stop, Trap,
+    Change, Crash, Cut, DemandChange, Deploy, Direction, EventSpec, HandOver, Kill, LoseTerm,
+    Mishaps, Scale, Selection, Stop, Trap,
 };
 pub use self::fleet::{CoordinatorSpec, EnvoyGroup, FirstTerm, NoLease};
 pub use self::network::NetworkSpec;
@@ -29,43 +29,33 @@ pub use self::quantity::{Amount, QuantityError, Share, Span};
 
 /// A fleet and its course.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Scenario {
     /// Name, for reports.
-    #[serde(default)]
     pub name: String,
     /// A sentence for reports.
-    #[serde(default)]
     pub description: String,
     /// Length of the run in virtual time.
     pub duration: Span,
     /// Seed of every random choice.
-    #[serde(default)]
     pub seed: u64,
     /// Time between two samples.
-    #[serde(default = "default_sample")]
     pub sample: Span,
     /// Time after which samples count for the figures: the start-up before it does not.
-    #[serde(default)]
     pub measure_from: Span,
     /// Groups of Envoys.
     pub envoys: Vec<EnvoyGroup>,
     /// Coordinators; one without a parent if none is named.
-    #[serde(default)]
     pub coordinators: Vec<CoordinatorSpec>,
     /// Network between them.
-    #[serde(default)]
     pub network: NetworkSpec,
     /// Whether coordinators tell those below them when their shares move, so that these ask at once.
-    #[serde(default = "default_nudges")]
     pub nudges: bool,
     /// Demand; several entries add up.
     pub demand: Vec<DemandSpec>,
     /// Planned events.
-    #[serde(default)]
     pub events: Vec<EventSpec>,
     /// Random events.
-    #[serde(default)]
     pub mishaps: Option<Mishaps>,
 }
 
@@ -97,9 +87,11 @@ impl Scenario {
 
     /// Returns the most Envoys that there are of a group at a time.
     pub(crate) fn places(&self, group: &EnvoyGroup) -> u32 {
-        let scales = self.events.iter().filter_map(|event| event.scale.as_ref());
-        let scales = scales.filter(|scale| scale.group == group.name);
-        scales.map(|scale| scale.to).fold(group.count, u32::max)
+        let scales = self.events.iter().filter_map(|event| match &event.change {
+            Change::Scale(scale) if scale.group == group.name => Some(scale.to),
+            _ => None,
+        });
+        scales.fold(group.count, u32::max)
     }
 }
 
@@ -111,25 +103,15 @@ impl Default for Scenario {
             description: String::new(),
             duration: Span::default(),
             seed: 0,
-            sample: default_sample(),
+            sample: Span::from_secs(1),
             measure_from: Span::default(),
             envoys: Vec::new(),
             coordinators: Vec::new(),
             network: NetworkSpec::default(),
-            nudges: default_nudges(),
+            nudges: true,
             demand: Vec::new(),
             events: Vec::new(),
             mishaps: None,
         }
     }
-}
-
-// === free functions ===
-
-fn default_sample() -> Span {
-    Span::from_secs(1)
-}
-
-fn default_nudges() -> bool {
-    true
 }

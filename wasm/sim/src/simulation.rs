@@ -11,6 +11,7 @@ use tollgate_core::units::{Capacity, Instant};
 mod actions;
 mod calls;
 mod event;
+mod event_queue;
 pub mod exchanges;
 mod inspect;
 pub mod levels;
@@ -25,13 +26,12 @@ mod setup;
 
 use self::actions::Action;
 use self::event::Event;
+use self::event_queue::EventQueue;
 use self::exchanges::Exchange;
-use self::levels::Traffic;
 use self::reached::Reached;
 use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
 use crate::demand::{RequestStream, RoutedDemand};
-use crate::event_queue::EventQueue;
 use crate::figures::{Figures, LimitFigures};
 use crate::inspection::Inspection;
 use crate::limits::{LimitSource, LimitTable};
@@ -42,9 +42,8 @@ use crate::recorder::Recorder;
 use crate::sample::{Mark, Sample, Violation};
 use crate::scenario::{EventSpec, Scenario, ScenarioError, Span};
 use crate::scopes::ScopeTable;
-use crate::sizes::{TableSizes, debug_len};
+use crate::sizes::TableSizes;
 use crate::topology::Topology;
-use crate::windows::Windows;
 
 /// The most limits whose figures are kept apart.
 const LIMITS_SHOWN: usize = 100;
@@ -53,7 +52,7 @@ const LIMITS_SHOWN: usize = 100;
 #[derive(Debug)]
 pub struct Simulation {
     scenario: Scenario,
-    queue: EventQueue<Event>,
+    queue: EventQueue,
     /// Generators of the network, of events, and of what starts.
     network: Random,
     event_random: Random,
@@ -71,9 +70,7 @@ pub struct Simulation {
     coordinators: Vec<Coordinator>,
     topology: Topology,
     tally: Tally,
-    traffic: Traffic,
     observer: ObserverSlot,
-    windows: Windows,
     /// Number of changes of the demand that end by themselves.
     demand_changes: u64,
     /// Capacities that were lowered, by the number of the scope or pool, and how long leases of them may last.
@@ -180,9 +177,7 @@ impl Simulation {
         if !errors.is_empty() {
             return Err(errors);
         }
-        if let Some(action) = self.planned_action(&event) {
-            self.plan_action(Duration::ZERO, action);
-        }
+        self.plan_change(Duration::ZERO, &event);
         Ok(())
     }
 
@@ -248,12 +243,13 @@ impl Simulation {
 
     /// Returns the figures so far.
     pub fn figures(&self) -> Figures {
-        self.recorder.figures(
-            self.elapsed(),
-            self.scopes.asked(),
-            self.tally.ideal.figures(),
-            self.digest(),
-        )
+        let mut figures = Figures {
+            scopes: self.scopes.asked(),
+            digest: format!("{:016x}", self.digest()),
+            ..self.recorder.figures(self.elapsed())
+        };
+        self.tally.ideal.add_figures(&mut figures);
+        figures
     }
 
     /// Returns the figures so far of each limit, of the first hundred.
@@ -263,23 +259,17 @@ impl Simulation {
 
     /// Returns the sizes of all tables now.
     pub fn table_sizes(&self) -> TableSizes {
-        let mut sizes = TableSizes {
-            planned: self.queue.len() as u64,
-            ..TableSizes::default()
-        };
-        let processes = self
-            .envoys
-            .iter()
-            .filter_map(|envoy| envoy.process.as_ref());
-        for process in processes {
-            sizes.processes += 1;
+        let mut sizes = TableSizes::default();
+        sizes.add("planned events", self.queue.len() as u64);
+        for process in self.envoys.iter().flat_map(|envoy| &envoy.process) {
+            sizes.add("processes", 1);
             process.add_sizes(self.now(), &mut sizes);
         }
         for server in self.coordinators.iter().flat_map(|place| place.servers()) {
-            sizes.resources += server.resource_count() as u64;
-            sizes.leases += server.lease_count() as u64;
-            sizes.pools += server.pools().count() as u64;
-            sizes.master_chars += debug_len(server);
+            sizes.add("resources", server.resource_count() as u64);
+            sizes.add("leases", server.lease_count() as u64);
+            sizes.add("pools", server.pools().count() as u64);
+            sizes.add_debug("master debug output", server);
         }
         sizes
     }

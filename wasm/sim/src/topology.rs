@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tollgate_core::units::Instant;
 
-use crate::network::Quality;
 use crate::random::Random;
 use crate::scenario::{Direction, NetworkSpec};
 
@@ -76,7 +75,9 @@ impl Topology {
         (from, to): (Node, Node),
         random: &mut Random,
     ) -> Vec<Duration> {
-        let deliveries = self.quality(now, (from, to)).deliveries(random);
+        let elapsed = self.elapsed(now);
+        let delays = self.delays(elapsed, from, to);
+        let deliveries = self.spec.deliveries(delays, elapsed, random);
         match self.is_cut(now, from, to) {
             true => Vec::new(),
             false => deliveries,
@@ -90,7 +91,7 @@ impl Topology {
 
     /// Returns whether the time of faults is over.
     pub(crate) fn is_calm(&self, now: Instant) -> bool {
-        self.spec.is_calm(now.saturating_since(self.started))
+        self.spec.is_calm(self.elapsed(now))
     }
 
     /// Returns the delay of a message on a stream; none if it would have to cross a cut.
@@ -100,16 +101,20 @@ impl Topology {
         (from, to): (Node, Node),
         random: &mut Random,
     ) -> Option<Duration> {
-        let quality = self.quality(now, (from, to));
-        let deliveries = quality.deliveries(random);
-        let late = quality.delay_max.saturating_add(SENT_AGAIN);
+        let elapsed = self.elapsed(now);
+        let delays = self.delays(elapsed, from, to);
+        let deliveries = self.spec.deliveries(delays, elapsed, random);
+        let late = delays[1].saturating_add(SENT_AGAIN);
         (!self.is_cut(now, from, to)).then(|| deliveries.first().copied().unwrap_or(late))
     }
 
-    fn quality(&self, now: Instant, (from, to): (Node, Node)) -> Quality {
-        let within = self.region(from) == self.region(to);
-        let elapsed = now.saturating_since(self.started);
-        self.spec.quality(within, elapsed)
+    fn elapsed(&self, now: Instant) -> Duration {
+        now.saturating_since(self.started)
+    }
+
+    fn delays(&self, elapsed: Duration, from: Node, to: Node) -> [Duration; 2] {
+        self.spec
+            .delays(self.region(from) == self.region(to), elapsed)
     }
 
     fn stops(&self, now: Instant, cut: &ActiveCut, from: Node, to: Node) -> bool {

@@ -18,7 +18,6 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
         samples,
         over_capacity,
         worst,
-        most_admitted,
         contended,
         fairness,
         time_to_fair,
@@ -54,10 +53,6 @@ pub(super) fn rows(figures: &Figures) -> Vec<(&'static str, String)> {
             format!("{over_capacity} of {samples}"),
         ),
         ("fullest scope, of its capacity", percent(*worst)),
-        (
-            "most admitted in 10 s, of a capacity",
-            percent(*most_admitted),
-        ),
         (
             "fairness, 1 is max-min",
             or_dash(fairness.map(|index| format!("{index:.3} of {contended} divisions"))),

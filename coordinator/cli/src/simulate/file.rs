@@ -110,6 +110,8 @@ fn limits(
 
 #[cfg(test)]
 mod tests {
+    use tollgate_sim::scenario::Change;
+
     use super::*;
 
     const GOOD: &str = "
@@ -133,7 +135,7 @@ demand: [{scope: tenant/acme, each: 10}]
             format!("{GOOD}events: [{{at: 5s, limits: [{{match: '*', requests: {{rate: 1}}}}]}}]");
         let file = ScenarioFile::parse(&text, Path::new("")).ok().unwrap();
         assert_eq!(file.limits.len(), 2);
-        assert_eq!(file.scenario.events[0].limits, Some(1));
+        assert!(matches!(file.scenario.events[0].change, Change::Limits(1)));
         let limits = file.limits[0].limits_of(&"tenant/acme".into());
         assert_eq!(limits.units.len(), 1);
         assert_eq!(limits.units[0].limit.capacity.as_f64(), 100.0);
@@ -203,6 +205,16 @@ demand: [{scope: tenant/acme, each: 10}]
                 "demand:",
                 "events: [{at: 1s, kill: {envoys: {count: 3}}}]\ndemand:",
                 "f.yaml:5:42: events[0].kill.envoys.count: 3 is more than the 2 Envoys",
+            ),
+            (
+                "demand:",
+                "events: [{at: 1s, cut: {region: asia}, kill: {}}]\ndemand:",
+                "f.yaml:5:10: events[0]: names 2 changes; one event is one",
+            ),
+            (
+                "demand:",
+                "events: [{at: 1s, cutt: {region: asia}}]\ndemand:",
+                "did you mean `cut`?",
             ),
             (
                 "demand:",

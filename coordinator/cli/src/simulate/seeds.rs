@@ -12,7 +12,7 @@ use crate::print;
 const HEADER: &str = "FIGURE|MEAN|LEAST|MOST";
 
 /// Figures over the seeds, in the order of those of one run.
-const MEASURES: [Measure; 25] = [
+const MEASURES: [Measure; 24] = [
     Measure::new("admitted, of one ideal bucket", |run| run.of_ideal, percent),
     Measure::new(
         "the same, of the worst scope",
@@ -55,11 +55,6 @@ const MEASURES: [Measure; 25] = [
     Measure::new(
         "fullest scope, of its capacity",
         |run| Some(run.worst),
-        percent,
-    ),
-    Measure::new(
-        "most admitted in 10 s, of a capacity",
-        |run| Some(run.most_admitted),
         percent,
     ),
     Measure::new("fairness, 1 is max-min", |run| run.fairness, index),

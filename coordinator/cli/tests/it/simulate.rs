@@ -257,24 +257,93 @@ fn a_scope_without_a_limit_is_shown_and_warned_of() {
     assert!(page.contains("tenant/b, unlimited") && !page.contains("NaN"));
 }
 
+/// Returns the text of a scenario of three Envoys, whose two tenants share a group with such a limit,
+/// with an event.
+fn group(rate: u32, between: &str, event: &str) -> String {
+    let group = sections(rate, between);
+    format!(
+        "duration: 30s\nmeasure_from: 5s\nenvoys: [{{count: 4, drift_ppm: 0}}]\n{group}\n\
+         demand: [{{scope: tenant/a, each: 100}}, {{scope: tenant/b, each: 10}}]\n\
+         events: [{event}]"
+    )
+}
+
+fn sections(rate: u32, between: &str) -> String {
+    format!(
+        "limits: []\ngroups: {{gold: {{requests: {{rate: {rate}}}, fair_between: {between}}}}}\n\
+         attach: {{tenants: {{a: gold, b: gold}}}}"
+    )
+}
+
 #[test]
-fn groups_of_a_file_count_once() {
+fn a_group_of_a_file_counts_once() {
     for between in ["members", "clients"] {
-        let text = format!(
-            "duration: 20s\nmeasure_from: 5s\nenvoys: [{{count: 3}}]\n\
-             limits: []\ngroups: {{gold: {{requests: {{rate: 300}}, fair_between: {between}}}}}\n\
-             attach: {{tenants: {{a: gold, b: gold}}}}\n\
-             demand: [{{scope: tenant/a, each: 200}}, {{scope: tenant/b, each: 50}}]"
-        );
-        let scenario = file(&text);
+        let scenario = file(&group(200, between, ""));
         let (code, out, err) = run(&["simulate", scenario.path().to_str().unwrap(), "--json"]);
         assert_eq!(code, 0, "{between}: {err}");
         let summary: Value = serde_json::from_str(&out).unwrap();
         let figure = |name: &str| summary["figures"][name].as_f64().unwrap();
-        assert!(figure("of_capacity") > 0.97, "{between}: {out}");
-        assert!(figure("fairness") > 0.98, "{between}: {out}");
-        assert_eq!(figure("over_capacity"), 0.0, "{between}: {out}");
+        for name in ["of_capacity", "of_attainable", "fairness"] {
+            assert!(figure(name) > 0.98, "{between}: {out}");
+        }
+        assert_eq!((figure("over_capacity"), figure("scopes")), (0.0, 2.0));
+        assert_eq!(summary["limits"].as_array().unwrap().len(), 1, "{out}");
     }
+}
+
+#[test]
+fn limits_of_a_group_may_change() {
+    for (before, after) in [
+        ((300, "members"), (160, "members")),
+        ((300, "clients"), (80, "clients")),
+        ((200, "members"), (200, "clients")),
+        ((200, "clients"), (200, "members")),
+    ] {
+        let sections = sections(after.0, after.1).replace('\n', ", ");
+        let text = group(before.0, before.1, &format!("{{at: 15s, {sections}}}"));
+        let (scenario, folder) = (file(&text), tempdir().unwrap());
+        let (path, report) = (scenario.path(), folder.path());
+        let arguments = [path.to_str().unwrap(), "--report", report.to_str().unwrap()];
+        let (code, _, err) = run(&[&["simulate"][..], &arguments].concat());
+        assert_eq!(code, 0, "{before:?}, {after:?}: {err}");
+        let json = fs::read_to_string(report.join("report.json")).unwrap();
+        let record: Value = serde_json::from_str(&json).unwrap();
+        let last = record["samples"].as_array().unwrap().last().unwrap();
+        let has = last["has"].as_f64().unwrap();
+        assert!(
+            has > 0.97 * f64::from(after.0),
+            "{before:?}, {after:?}: {last}"
+        );
+    }
+}
+
+/// Envoys whose clocks are far too slow use their leases while others have them already.
+#[test]
+fn a_broken_law_is_seen_in_the_sum_of_a_scope_and_of_a_group() {
+    let slow = |text: String| text.replace("drift_ppm: 0", "drift_ppm: 400000");
+    let cut = "{at: 5s, cut: {envoys: {count: 2}, for: 25s}}";
+    let scope = "limits: [{match: 'tenant/*', requests: {rate: 100}}]";
+    for (text, broken) in [
+        (group(200, "members", cut), "group/gold"),
+        (group(100, "clients", cut), "group/gold"),
+        (
+            group(100, "members", cut).replace(&sections(100, "members"), scope),
+            "tenant/a",
+        ),
+    ] {
+        let scenario = file(&slow(text));
+        let path = scenario.path().to_str().unwrap();
+        let (code, out, _) = run(&["simulate", path, "--seeds", "12", "--json"]);
+        assert_eq!(code, 1, "{broken}");
+        assert!(
+            out.contains(&format!("law 1: the leases of {broken} sum to ")),
+            "{out}"
+        );
+    }
+    let scenario = file(&group(200, "members", cut).replace("drift_ppm: 0", "drift_ppm: 100"));
+    let path = scenario.path().to_str().unwrap();
+    let (code, _, err) = run(&["simulate", path, "--seeds", "12"]);
+    assert_eq!(code, 0, "{err}");
 }
 
 #[test]

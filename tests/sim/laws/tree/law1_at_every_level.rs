@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate_core::resource::Resource;
 use tollgate_core::units::Capacity;
 
-use super::super::Law;
+use super::super::{Law, law1_never_more_than_the_capacity};
 use super::facts;
 use crate::borrowing::Place;
 use crate::fleet::Fleet;
@@ -137,9 +137,5 @@ fn hearsay(fleet: &Fleet) -> Duration {
 }
 
 fn within(sum: u128, capacity: Capacity, use_of: &str) -> Result<(), String> {
-    let capacity = capacity.as_micros();
-    match sum > capacity.into() {
-        true => Err(format!("{sum} of {capacity} millionths: {use_of}")),
-        false => Ok(()),
-    }
+    law1_never_more_than_the_capacity::within(sum, capacity.as_micros().into(), use_of)
 }

@@ -6,22 +6,12 @@
 use tollgate_sim::ClientView;
 
 use super::super::Law;
-use super::super::law4_max_min_fair::fill;
+use super::super::law4_max_min_fair::{Wants, shares as shares_of, wants_of};
 use super::facts;
 use crate::fleet::Fleet;
 use crate::plan::Work;
 
 pub(crate) struct Law4;
-
-/// Wants at one priority, and the number of clients that have them.
-#[derive(Clone, Copy, Default)]
-struct Want {
-    wants: f64,
-    count: f64,
-}
-
-/// Wants by priority.
-type Wants = [Want; 16];
 
 // === impl Law4 ===
 
@@ -67,36 +57,22 @@ fn sway(work: Work, wants: f64) -> f64 {
 
 /// Returns the wants at a coordinator and below it.
 fn wants_below(fleet: &Fleet, coordinator: usize) -> Wants {
+    let clients = facts(fleet).clients_at(&fleet.simulation, coordinator);
+    let clients = clients.map(|client| wants_of(&client));
+    let below = facts(fleet).below(coordinator);
+    let below = below.map(|child| wants_below(fleet, child));
     let mut all = Wants::default();
-    for client in facts(fleet).clients_at(&fleet.simulation, coordinator) {
-        add(&mut all, &wants_of(&client));
-    }
-    for child in facts(fleet).below(coordinator) {
-        add(&mut all, &wants_below(fleet, child));
+    for more in clients.chain(below) {
+        for (sum, (wants, count)) in all.iter_mut().zip(more) {
+            *sum = (sum.0 + wants, sum.1 + count);
+        }
     }
     let own = facts(fleet).place(coordinator).limit.capacity;
     if !own.is_unlimited() {
         // A limit of its own is in trees without priorities only.
-        all[0].wants = all[0].wants.min(own.as_f64());
+        all[0].0 = all[0].0.min(own.as_f64());
     }
     all
-}
-
-fn wants_of(client: &ClientView<'_>) -> Wants {
-    let wants = client.wants();
-    let mut all = Wants::default();
-    if wants > 0.0 {
-        let level = usize::from(client.policy().priority.level());
-        all[level] = Want { wants, count: 1.0 };
-    }
-    all
-}
-
-fn add(all: &mut Wants, more: &Wants) {
-    for (sum, more) in all.iter_mut().zip(more) {
-        sum.wants += more.wants;
-        sum.count += more.count;
-    }
 }
 
 /// Adds the share of each process in `capacity` at a coordinator to `shares`.
@@ -107,7 +83,7 @@ fn divide<'a>(
     shares: &mut Vec<(ClientView<'a>, f64)>,
 ) {
     let own = facts(fleet).place(coordinator).limit.capacity;
-    let mut left = match own.is_unlimited() || coordinator == 0 {
+    let capacity = match own.is_unlimited() || coordinator == 0 {
         true => capacity,
         false => capacity.min(own.as_f64()),
     };
@@ -119,17 +95,7 @@ fn divide<'a>(
     let wants: Vec<Wants> = own
         .chain(children.iter().map(|i| wants_below(fleet, *i)))
         .collect();
-    let mut parts = vec![0.0; wants.len()];
-    for level in (0..16).rev() {
-        let band = wants
-            .iter()
-            .map(|wants| (wants[level].wants, wants[level].count));
-        let filled = fill(&band.collect::<Vec<_>>(), left);
-        for (part, filled) in parts.iter_mut().zip(filled) {
-            *part += filled;
-            left -= filled;
-        }
-    }
+    let parts = shares_of(&wants, capacity);
     let (of_clients, of_coordinators) = parts.split_at(clients.len());
     shares.extend(clients.into_iter().zip(of_clients.iter().copied()));
     for (i, part) in children.into_iter().zip(of_coordinators) {

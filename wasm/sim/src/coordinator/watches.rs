@@ -7,16 +7,20 @@ use super::{Coordinator, Shard};
 use crate::limits::LimitTable;
 use crate::topology::Node;
 
+/// Call or stream of a worker, by its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WorkerCall {
+    pub(crate) envoy: usize,
+    pub(crate) incarnation: u32,
+    pub(crate) worker: u32,
+    pub(crate) token: u32,
+}
+
 /// Lower end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watcher {
     /// Worker of a process.
-    Envoy {
-        envoy: usize,
-        incarnation: u32,
-        worker: u32,
-        token: u32,
-    },
+    Envoy(WorkerCall),
     /// Coordinator below.
     Coordinator(usize),
 }
@@ -26,7 +30,7 @@ pub(crate) enum Watcher {
 impl Watcher {
     pub(crate) fn node(self) -> Node {
         match self {
-            Self::Envoy { envoy, .. } => Node::Envoy(envoy),
+            Self::Envoy(call) => Node::Envoy(call.envoy),
             Self::Coordinator(index) => Node::Coordinator(index),
         }
     }

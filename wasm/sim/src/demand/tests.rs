@@ -1,18 +1,16 @@
+use serde_json::json;
+
 use super::*;
-use crate::scenario::{Amount, OnOff, Program, Ramp, Span, Spike, Trace, Walk};
+use crate::scenario::{Amount, OnOff, Program, Span, Walk};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn stream(program: Program, arrivals: Arrivals) -> RequestStream {
-    let shape = DemandShape {
-        scopes: vec![0],
-        zipf: None,
+    let spec = DemandSpec {
         arrivals,
-        takes: Duration::ZERO,
-        bytes: [0; 2],
-        cost: 1,
-        bulky: None,
+        ..DemandSpec::default()
     };
+    let shape = DemandShape::new(vec![0], spec);
     let course = Course::new(Rc::new(program));
     RequestStream::new(Duration::ZERO, Rc::new(shape), course, Random::new(1))
 }
@@ -32,51 +30,36 @@ fn per_second(stream: &mut RequestStream, seconds: u32) -> Vec<u32> {
 
 #[test]
 fn programs_say_how_many_requests_come() {
-    let (amount, secs) = (Amount, Span::from_secs);
     let rows = [
-        (Program::Constant(amount(50.0)), vec![50; 6]),
+        (json!(50), [50; 6]),
         (
-            Program::Ramp(Ramp {
-                from: amount(0.0),
-                to: amount(80.0),
-                at: secs(1),
-                over: secs(4),
-            }),
-            vec![0, 10, 30, 50, 70, 80],
+            json!({"ramp": {"from": 0, "to": 80, "at": "1s", "over": "4s"}}),
+            [0, 10, 30, 50, 70, 80],
         ),
         (
-            Program::Spike(Spike {
-                from: amount(10.0),
-                to: amount(200.0),
-                at: secs(2),
-                lasts: secs(1),
-            }),
-            vec![10, 10, 200, 10, 10, 10],
+            json!({"spike": {"from": 10, "to": 200, "at": "2s", "for": "1s"}}),
+            [10, 10, 200, 10, 10, 10],
         ),
         (
-            Program::OnOff(OnOff {
-                rate: amount(30.0),
-                on: secs(1),
-                off: secs(2),
-                at: secs(1),
-            }),
-            vec![0, 30, 0, 0, 30, 0],
+            json!({"on_off": {"rate": 30, "on": "1s", "off": "2s", "at": "1s"}}),
+            [0, 30, 0, 0, 30, 0],
         ),
-        (
-            Program::Trace(Trace {
-                file: String::new(),
-                points: vec![(secs(1), amount(20.0)), (secs(3), amount(5.0))],
-            }),
-            vec![0, 20, 20, 5, 5, 5],
-        ),
+        (json!({"trace": "a.csv"}), [0, 20, 20, 5, 5, 5]),
     ];
     for (program, want) in rows {
+        let mut program = serde_json::from_value(program).unwrap();
+        if let Program::Trace(trace) = &mut program {
+            let points = [(1, 20.0), (3, 5.0)];
+            trace.points = points
+                .map(|(at, rate)| (Span::from_secs(at), Amount(rate)))
+                .into();
+        }
         let text = format!("{program:?}");
         let got = per_second(&mut stream(program, Arrivals::Even), 6);
         let near = got
             .iter()
-            .zip(&want)
-            .all(|(got, want)| got.abs_diff(*want) <= 1);
+            .zip(want)
+            .all(|(got, want)| got.abs_diff(want) <= 1);
         assert!(near, "{text}: {got:?}, not {want:?}");
     }
 }
@@ -164,7 +147,7 @@ fn changes_for_a_while_are_taken_back_one_by_one() {
 }
 
 #[test]
-fn changes_for_good_stay_when_others_end() {
+fn changes_for_good_stay_when_others_end_and_make_no_rate_infinite() {
     let mut stream = stream(Program::Constant(Amount(10.0)), Arrivals::Even);
     stream.change(SECOND, |course| course.apply(add(2.0)));
     stream.change(SECOND, |course| course.lay(0, times(0.0)));
@@ -172,21 +155,12 @@ fn changes_for_good_stay_when_others_end() {
     assert_eq!(stream.token_rate(), 3.0);
     stream.change(SECOND * 2, |course| course.lift(0));
     assert_eq!(stream.token_rate(), 15.0);
-    stream.change(SECOND * 2, |course| course.apply(times(2.0)));
-    assert_eq!(stream.token_rate(), 30.0);
-    stream.change(SECOND * 2, |course| course.apply(set(4.0)));
-    assert_eq!(stream.token_rate(), 4.0);
-}
-
-#[test]
-fn no_change_makes_a_rate_infinite() {
-    let mut stream = stream(Program::Constant(Amount(1e9)), Arrivals::Even);
-    let more = Overlay {
-        times: 1e9,
-        ..Overlay::NONE
-    };
+    for (change, rate) in [(times(2.0), 30.0), (set(4.0), 4.0)] {
+        stream.change(SECOND * 2, |course| course.apply(change));
+        assert_eq!(stream.token_rate(), rate);
+    }
     for _ in 0..40 {
-        stream.change(SECOND, |course| course.apply(more));
+        stream.change(SECOND, |course| course.apply(times(1e9)));
     }
     assert_eq!(stream.token_rate(), Amount::MAX.0);
 }

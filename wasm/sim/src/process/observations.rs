@@ -1,9 +1,10 @@
-//! Outside observations of a process's workers, for laws; most of them of their writes.
+//! Outside observations of a process's workers, for laws; most of them of their writes. Workers have
+//! them while they run, and the process between two events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tollgate_core::client::{KnownLimit, ScopeState};
+use tollgate_core::client::{KnownLimit, LeaseState, ScopeState};
 use tollgate_core::lease::{Answer, Origin, ResourceId, Unit, UnitAnswer};
 use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Capacity, Instant};
@@ -43,12 +44,17 @@ pub(super) struct ObservedResource {
     pub(super) demand: ResourceDemand,
     /// Answers that workers are being handed.
     handed: BTreeMap<u32, HandedAnswer>,
-    /// Use since the last look.
+    /// Use since the last event, and all tokens that were spent.
     pub(super) spent: Spent,
+    pub(super) admitted_total: u64,
     /// The limit of the last answer that was applied and told one.
     pub(super) limit_sent: Option<KnownLimit>,
     /// Whether the scope's record has been written since the last look.
-    pub(super) is_written: bool,
+    is_written: bool,
+    /// That record.
+    pub(super) scope_state: Option<ScopeState>,
+    /// Whether all requests use the limit, and nothing but that.
+    pub(super) limit_is_all: bool,
 }
 
 /// Use of one resource by one process for some time.
@@ -65,7 +71,7 @@ pub(super) struct Spent {
 }
 
 /// Tokens of one resource that the requests of one process take.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct ResourceDemand {
     /// Parts of the process's streams that are for it.
     pub(super) parts: Vec<(usize, f64)>,
@@ -148,7 +154,7 @@ impl Observations {
             };
             let is_own = resource.of.number == Some(open.scope);
             if is_own || is_shared && resource.of.members.contains(&open.scope) {
-                resource.spent.admitted += tokens;
+                resource.spend(tokens);
             }
         }
     }
@@ -157,11 +163,11 @@ impl Observations {
     pub(super) fn pass(&mut self, scope: u32, [sent, received]: [u64; 2]) {
         for resource in &mut self.resources {
             if resource.of.members.contains(&scope) {
-                resource.spent.admitted += match resource.of.id.unit {
+                resource.spend(match resource.of.id.unit {
                     Unit::RequestBytes => sent,
                     Unit::ResponseBytes => received,
                     Unit::Requests | Unit::Concurrency => 0,
-                };
+                });
             }
         }
     }
@@ -179,6 +185,18 @@ impl Observations {
                 }
             });
             resource.spent.together += bytes.sum::<u64>().saturating_sub(resource.demand.largest);
+        }
+    }
+
+    /// Looks at the shared data when the workers have run.
+    pub(super) fn look(&mut self, now: Instant, memory: &SharedMemory, scopes: &ScopeTable) {
+        for resource in &mut self.resources {
+            if std::mem::take(&mut resource.is_written) {
+                let mut records = memory.records().map(|(_, record)| record);
+                let own = records.find(|record| resource.is_own(record));
+                resource.scope_state = own.and_then(state);
+            }
+            resource.limit_is_all = resource.is_all(now, memory, scopes);
         }
     }
 
@@ -245,9 +263,41 @@ impl ObservedResource {
             demand,
             handed: BTreeMap::new(),
             spent: Spent::default(),
+            admitted_total: 0,
             limit_sent: None,
             is_written: false,
+            scope_state: None,
+            limit_is_all: false,
         }
+    }
+
+    fn spend(&mut self, tokens: u64) {
+        self.spent.admitted += tokens;
+        self.admitted_total += tokens;
+    }
+
+    /// Returns whether all scopes that share the limit are known to do so, and none of them has a limit of
+    /// its own, as while the coordinators are away.
+    fn is_all(&self, now: Instant, memory: &SharedMemory, scopes: &ScopeTable) -> bool {
+        let id = &self.of.id.scope;
+        let members = self.of.members.iter();
+        if { members.clone() }.all(|member| Some(*member) == self.of.number) {
+            return true;
+        }
+        let ids: Vec<_> = members.map(|number| &*scopes.get(*number).id).collect();
+        let mut known = 0;
+        for (_, record) in memory.records() {
+            let Some((scope, state)) = decode_slot(record) else {
+                continue;
+            };
+            if ids.contains(&scope) {
+                known += usize::from(state.canonical() == Some(id));
+                if scope != &**id && state.requests.state(now) != LeaseState::Leased {
+                    return false;
+                }
+            }
+        }
+        known == ids.len()
     }
 
     /// Returns the bytes that have passed at a worker and that the shared table does not know of.
@@ -348,22 +398,22 @@ impl ResourceDemand {
             }
             let usual = match resource.id.unit {
                 Unit::Requests => shape.cost.into(),
-                Unit::RequestBytes => shape.bytes[0],
-                Unit::ResponseBytes => shape.bytes[1],
+                Unit::RequestBytes => shape.spec.bytes[0],
+                Unit::ResponseBytes => shape.spec.bytes[1],
                 Unit::Concurrency => 1,
             };
             if own == 0.0 || usual == 0 {
                 continue;
             }
             let is_bytes = !matches!(resource.id.unit, Unit::Requests | Unit::Concurrency);
-            let times = match &shape.bulky {
+            let times = match &shape.spec.bulky {
                 Some(_) if is_bytes => BULKY,
                 _ => 1,
             };
             demand.parts.push((place, own / all));
             demand.usual = demand.usual.max(usual);
             demand.largest = demand.largest.max(usual * times);
-            demand.takes = demand.takes.max(shape.takes);
+            demand.takes = demand.takes.max(shape.spec.takes.0);
         }
         demand
     }

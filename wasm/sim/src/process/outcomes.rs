@@ -19,28 +19,30 @@ pub(crate) struct Tally {
 
 /// Outcomes of one process's requests that are still to be counted, in their order: workers that
 /// interleave cannot share the place where they are counted.
-#[derive(Debug, Default)]
-pub(crate) struct OutcomeLog(Vec<LoggedOutcome>);
+pub(super) type OutcomeLog = Vec<LoggedOutcome>;
 
+/// Entry of an [`OutcomeLog`].
 #[derive(Debug)]
 pub(super) enum LoggedOutcome {
     /// A request comes.
     Arrived(IncomingRequest),
-    /// One goes on.
-    Admitted(FleetAdmission),
-    /// One would pass after a pause, and comes again by the number of its demand so many times.
-    Refused {
-        scope: u32,
-        pause: Duration,
-        again: (u32, u32),
-    },
-    /// A worker has decided on the request of a scope for so many tokens.
-    Decided {
-        worker: u32,
-        request: (u32, u32),
-        outcome: RequestOutcome,
-        waited: Option<Duration>,
-    },
+    /// A worker has decided on one.
+    Decided(Decided),
+}
+
+/// Decision on the request of a scope for so many tokens.
+#[derive(Debug)]
+pub(super) struct Decided {
+    pub(super) worker: u32,
+    pub(super) scope: u32,
+    pub(super) cost: u32,
+    pub(super) outcome: RequestOutcome,
+    pub(super) waited: Option<Duration>,
+    /// Its use of limits, if it goes on.
+    pub(super) admission: Option<FleetAdmission>,
+    /// Time after which it would pass, if it is refused: it comes again then, by the number of its demand,
+    /// so many times.
+    pub(super) pause: Option<(Duration, (u32, u32))>,
 }
 
 /// Place where a process counts the outcomes of its requests.
@@ -91,34 +93,15 @@ impl Tally {
     }
 }
 
-// === impl OutcomeLog ===
-
-impl OutcomeLog {
-    pub(super) fn push(&mut self, outcome: LoggedOutcome) {
-        self.0.push(outcome);
-    }
-}
-
 // === impl Outcomes ===
 
 impl Outcomes<'_> {
     /// Counts what is in `log`, and empties it.
     pub(super) fn count_all(&mut self, log: &mut OutcomeLog) {
-        for entry in log.0.drain(..) {
+        for entry in log.drain(..) {
             match entry {
                 LoggedOutcome::Arrived(request) => self.tally.ideal.request(self.at, &request),
-                LoggedOutcome::Admitted(admission) => self.tally.ideal.admit(self.at, admission),
-                LoggedOutcome::Refused {
-                    scope,
-                    pause,
-                    again,
-                } => self.refuse(scope, pause, again),
-                LoggedOutcome::Decided {
-                    worker,
-                    request,
-                    outcome,
-                    waited,
-                } => self.count(worker, request, outcome, waited),
+                LoggedOutcome::Decided(decided) => self.count(&decided),
             }
         }
     }
@@ -137,14 +120,13 @@ impl Outcomes<'_> {
         }
     }
 
-    /// Counts what became of a worker's request for `cost` tokens of `scope`.
-    fn count(
-        &mut self,
-        worker: u32,
-        (scope, cost): (u32, u32),
-        outcome: RequestOutcome,
-        waited: Option<Duration>,
-    ) {
+    fn count(&mut self, decided: &Decided) {
+        let Decided {
+            scope,
+            cost,
+            outcome,
+            ..
+        } = *decided;
         let counts = &mut self.tally.scopes[scope as usize];
         match outcome {
             RequestOutcome::Admitted => counts[0] += u64::from(cost),
@@ -155,11 +137,17 @@ impl Outcomes<'_> {
         self.observer.request(|| RequestEvent {
             at,
             envoy,
-            worker,
+            worker: decided.worker,
             scope,
             cost,
             outcome,
-            waited,
+            waited: decided.waited,
         });
+        if let Some(admission) = decided.admission {
+            self.tally.ideal.admit(at, admission);
+        }
+        if let Some((pause, again)) = decided.pause {
+            self.refuse(scope, pause, again);
+        }
     }
 }

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use tollgate_core::client::{
-    ConcurrencyLimiter, DrawResult, KnownLimit, LeaseState, Policy, RateLimiter, ScopeState,
-};
+use tollgate_core::client::{ConcurrencyLimiter, DrawResult, LeaseState, Policy, RateLimiter};
 use tollgate_core::lease::{ClientRun, ResourceId, Run, Unit};
 use tollgate_core::units::{Capacity, Instant, MICRO, Tokens};
 
 use super::Process;
-use super::observations::{ResourceDemand, Spent};
+use super::observations::{Observations, ObservedResource};
 use crate::demand::RequestStream;
 use crate::simulation::reached::Reached;
 
@@ -30,10 +28,11 @@ pub struct ClientView<'a> {
     /// Name of the Envoy.
     pub name: &'a str,
     pub(crate) now: Instant,
-    pub(crate) process: &'a Process,
-    pub(crate) client: &'a ClientState,
+    pub(super) process: &'a Process,
+    pub(super) seen: &'a Observations,
+    pub(super) client: &'a ObservedResource,
     /// Place of the resource among those of the process.
-    pub(crate) place: usize,
+    pub(super) place: usize,
 }
 
 /// Process of one start, and one of its resources.
@@ -44,27 +43,12 @@ pub struct ClientKey {
     resource: usize,
 }
 
-/// State of a process as client of one resource, of which its workers tell after each callback.
-#[derive(Debug)]
-pub(crate) struct ClientState {
-    pub(crate) id: ResourceId,
-    pub(super) demand: ResourceDemand,
-    /// Use since the last event, and all tokens that were spent.
-    pub(super) spent: Spent,
-    pub(super) admitted_total: u64,
-    pub(super) limit_sent: Option<KnownLimit>,
-    /// The scope's record in shared data.
-    pub(super) scope_state: Option<ScopeState>,
-    /// Whether all requests use the limit, and nothing but that.
-    pub(super) limit_is_all: bool,
-}
-
 // === impl ClientView ===
 
 impl<'a> ClientView<'a> {
     /// Returns the resource.
     pub fn resource(&self) -> &'a ResourceId {
-        &self.client.id
+        &self.client.of.id
     }
 
     /// Returns the key under which a law remembers it.
@@ -78,7 +62,7 @@ impl<'a> ClientView<'a> {
 
     /// Returns the unit that is counted.
     pub fn unit(&self) -> Unit {
-        self.client.id.unit
+        self.client.of.id.unit
     }
 
     /// Returns the client as which coordinators count the process.
@@ -118,7 +102,7 @@ impl<'a> ClientView<'a> {
 
     /// Returns the first broken invariant that workers of the process saw.
     pub fn broken(&self) -> Option<&'a str> {
-        self.process.broken.as_deref()
+        self.seen.broken.as_deref()
     }
 
     /// Returns the tokens that were spent since the last event.
@@ -213,19 +197,16 @@ impl<'a> ClientView<'a> {
         }
     }
 
-    /// Returns the flow in millionths: a rate and a burst, or a number in flight.
-    pub fn flow(&self) -> (u64, u64) {
+    /// Returns the flow: a rate and a burst, or a number in flight.
+    pub fn flow(&self) -> (f64, f64) {
         let now = self.clock();
         match (self.rate(), self.limiter()) {
             (Some(rate), _) => {
                 let (rate, burst) = rate.flow(now, self.policy());
-                (rate.as_micros(), burst.as_micros())
+                (rate.as_micros() as f64 / MICRO as f64, tokens(burst))
             }
-            (None, Some(limiter)) => {
-                let limit = limiter.limit(now, self.policy());
-                (u64::from(limit).saturating_mul(MICRO), 0)
-            }
-            (None, None) => (0, 0),
+            (None, Some(limiter)) => (limiter.limit(now, self.policy()).into(), 0.0),
+            (None, None) => (0.0, 0.0),
         }
     }
 
@@ -243,11 +224,11 @@ impl<'a> ClientView<'a> {
 
     /// Returns whether permits of a worker that has trapped may be missing.
     pub fn misses_permits(&self) -> bool {
-        let Some(at) = self.process.trapped_at else {
+        let Some(at) = self.seen.trapped_at else {
             return false;
         };
         let unmissed = at.saturating_add(UNMISSED_AFTER);
-        let missed_at = self.process.missed_at;
+        let missed_at = self.seen.missed_at;
         let looked_at = missed_at.map(|at| at.saturating_add(LOOKED_AT_AFTER));
         let looked_at = looked_at.map_or(unmissed, |looked_at| looked_at.min(unmissed));
         let until = looked_at.max(at.saturating_add(MISSED_AFTER));
@@ -309,7 +290,7 @@ impl<'a> ClientView<'a> {
     /// # Errors
     /// The first that does not.
     pub fn check_counts(&self) -> Result<(), String> {
-        self.process.check(self.now)?;
+        self.process.check(self.now, self.tally())?;
         if !self.unit().is_concurrency() {
             return Ok(());
         }
@@ -325,7 +306,7 @@ impl<'a> ClientView<'a> {
 
     /// Returns the cases that its workers have reached.
     pub fn tally(&self) -> &'a Reached {
-        &self.process.tally
+        &self.seen.tally
     }
 
     /// Returns the time by the clock of the process.
@@ -378,6 +359,6 @@ pub(super) fn debt_max(limiter: &RateLimiter, now: Instant, policy: &Policy) -> 
 }
 
 /// Returns a number of tokens.
-pub(super) fn tokens(tokens: Tokens) -> f64 {
+pub fn tokens(tokens: Tokens) -> f64 {
     tokens.as_micros() as f64 / MICRO as f64
 }

@@ -12,7 +12,7 @@ use tollgate_engine::{
 
 use super::ProcessKind;
 use super::host::WorkerHost;
-use super::outcomes::LoggedOutcome;
+use super::outcomes::{Decided, LoggedOutcome};
 use super::workers::{Task, Workers};
 use crate::demand::IncomingRequest;
 use crate::ideal::FleetAdmission;
@@ -191,8 +191,8 @@ impl Worker {
             scope: incoming.scope,
             cost: shape.cost,
             waits_since: None,
-            takes: shape.takes,
-            bytes: shape.bytes.map(|bytes| bytes * times),
+            takes: shape.spec.takes.0,
+            bytes: shape.spec.bytes.map(|bytes| bytes * times),
             is_bulky,
             again: (incoming.demand, incoming.left),
         };
@@ -215,7 +215,7 @@ impl Worker {
         let decision = decision.unwrap_or_else(|| engine.admit(&mut request, || None));
         match decision {
             Decision::Admit => {
-                self.ensure_none_waits(process, open.scope);
+                self.ensure_turn(process, stream, open.scope);
                 let report = self.engine.report(&request);
                 self.admit(process, stream, open, report.as_ref());
             }
@@ -227,7 +227,7 @@ impl Worker {
                 };
                 self.waiting.insert(stream, waiter);
                 process.observe(|seen| seen.tally.count(Case::Joined));
-                self.count(process, open, RequestOutcome::Waits);
+                self.count(process, open, RequestOutcome::Waits, None, None);
             }
             Decision::Deny(refusal) => self.refuse(process, open, refusal),
         }
@@ -252,7 +252,7 @@ impl Worker {
         let stream = self.waiting.keys().nth(index).copied();
         if let Some((stream, open)) = stream.and_then(|stream| self.waiting.remove_entry(&stream)) {
             process.observe(|seen| seen.tally.count(Case::Left));
-            self.count(process, open, RequestOutcome::Refused);
+            self.count(process, open, RequestOutcome::Refused, None, None);
             self.engine.end_stream(stream, &StreamEnd::default());
         }
     }
@@ -306,18 +306,6 @@ impl Worker {
         ended
     }
 
-    /// Checks that a request that goes on at once passes none of its scope that waits.
-    fn ensure_none_waits(&self, process: &Workers, scope: u32) {
-        let waits = || self.waiting().any(|waiting| waiting.scope == scope);
-        process.ensure(
-            || !process.kind.is_shaped() || !waits(),
-            || {
-                let scope = &process.scopes.get(scope).id;
-                format!("a request of {scope} overtakes those that wait")
-            },
-        );
-    }
-
     /// Checks that a stream that goes on came before all of its scope that still wait.
     fn ensure_turn(&self, process: &Workers, stream: u32, scope: u32) {
         let mut earlier = self.waiting.range(..stream);
@@ -332,17 +320,15 @@ impl Worker {
 
     fn refuse(&mut self, process: &Workers, open: OpenStream, refusal: Refusal) {
         self.requests[1] += 1;
-        self.count(process, open, RequestOutcome::Refused);
-        if let Refusal::Denied { denial, .. } = refusal
-            && let Some(at) = denial.retry_at
-        {
+        let retry_at = match refusal {
+            Refusal::Denied { denial, .. } => denial.retry_at,
+            _ => None,
+        };
+        let pause = retry_at.map(|at| {
             let pause = at.saturating_since(process.now());
-            process.log(LoggedOutcome::Refused {
-                scope: open.scope,
-                pause: pause.max(PAUSE_LEAST),
-                again: open.again,
-            });
-        }
+            (pause.max(PAUSE_LEAST), open.again)
+        });
+        self.count(process, open, RequestOutcome::Refused, None, pause);
     }
 
     /// Lets a request go on. Returns whether its stream counts until it ends.
@@ -354,20 +340,26 @@ impl Worker {
         report: Option<&Report>,
     ) -> bool {
         self.requests[0] += 1;
-        self.count(process, open, RequestOutcome::Admitted);
+        let admission = FleetAdmission {
+            scope: open.scope as usize,
+            cost: open.cost,
+            takes: open.takes,
+            bytes: open.bytes,
+            is_leased: self.is_leased(process, open.scope),
+        };
+        self.count(
+            process,
+            open,
+            RequestOutcome::Admitted,
+            Some(admission),
+            None,
+        );
         process.observe(|seen| {
             // A request of a scope that is not known yet to share another's limit is not charged to that:
             // only its own bucket is in its report.
             let is_shared = report.is_some_and(|report| report.limits.len() > 1);
             seen.admit(&open, is_shared);
         });
-        process.log(LoggedOutcome::Admitted(FleetAdmission {
-            scope: open.scope as usize,
-            cost: open.cost,
-            takes: open.takes,
-            bytes: open.bytes,
-            is_leased: self.is_leased(process, open.scope),
-        }));
         let is_remembered = self.engine.remembers(stream);
         if open.bytes != [0; 2] && is_remembered {
             self.begin_body(process, stream, &open);
@@ -404,15 +396,24 @@ impl Worker {
         expiry.is_some_and(|at| process.now() < at)
     }
 
-    fn count(&self, process: &Workers, open: OpenStream, outcome: RequestOutcome) {
+    fn count(
+        &self,
+        process: &Workers,
+        open: OpenStream,
+        outcome: RequestOutcome,
+        admission: Option<FleetAdmission>,
+        pause: Option<(Duration, (u32, u32))>,
+    ) {
         let now = process.now();
-        let waited = open.waits_since.map(|since| now.saturating_since(since));
-        process.log(LoggedOutcome::Decided {
+        process.log(LoggedOutcome::Decided(Decided {
             worker: self.number,
-            request: (open.scope, open.cost),
+            scope: open.scope,
+            cost: open.cost,
             outcome,
-            waited,
-        });
+            waited: open.waits_since.map(|since| now.saturating_since(since)),
+            admission,
+            pause,
+        }));
     }
 
     fn end(&mut self, process: &Workers, stream: u32) {

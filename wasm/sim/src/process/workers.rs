@@ -5,7 +5,7 @@
 //! data takes place, and another one within that. A worker may also be lost at an access, as one
 //! whose VM traps.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::{Rc, Weak};
@@ -55,7 +55,8 @@ pub(super) struct Workers {
     opened: RefCell<Vec<OpenedWatch>>,
     last_token: Cell<u32>,
     pub(super) outcomes: RefCell<OutcomeLog>,
-    observations: Option<RefCell<Observations>>,
+    /// Observations for laws, while workers run.
+    pub(super) observations: RefCell<Option<Observations>>,
 }
 
 /// Callback that is due in a worker.
@@ -104,7 +105,6 @@ impl Workers {
         (kind, scopes): (&Rc<ProcessKind>, &Rc<ScopeTable>),
         name: ProcessName,
         random: &mut Random,
-        observations: Option<Observations>,
     ) -> Rc<Self> {
         // Of its own, so that what workers draw changes nothing of the demand.
         let own_random = Random::new(name.process as u64);
@@ -133,7 +133,7 @@ impl Workers {
                 opened: RefCell::default(),
                 last_token: Cell::new(0),
                 outcomes: RefCell::default(),
-                observations: observations.map(RefCell::new),
+                observations: RefCell::default(),
             }
         })
     }
@@ -192,8 +192,7 @@ impl Workers {
 
     /// Returns the time at which the next worker has something to do.
     pub(super) fn due_at(&self) -> Option<Instant> {
-        let workers = self.workers.iter();
-        workers.map(|worker| worker.borrow().due_at()).min()
+        self.iter().map(|worker| worker.due_at()).min()
     }
 
     /// Returns the calls since the last time.
@@ -222,11 +221,9 @@ impl Workers {
         }
     }
 
-    /// Calls `look` with each worker.
-    pub(super) fn each(&self, mut look: impl FnMut(&Worker)) {
-        for worker in &self.workers {
-            look(&worker.borrow());
-        }
+    /// Returns all workers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Ref<'_, Worker>> {
+        self.workers.iter().map(RefCell::borrow)
     }
 
     // Services for workers.
@@ -247,18 +244,18 @@ impl Workers {
 
     /// Calls `note` with the observations for laws, if there are any.
     pub(super) fn observe(&self, note: impl FnOnce(&mut Observations)) {
-        if let Some(observations) = &self.observations {
-            note(&mut observations.borrow_mut());
+        if let Some(observations) = &mut *self.observations.borrow_mut() {
+            note(observations);
         }
     }
 
     /// Records a broken invariant, which only laws look for.
     pub(super) fn ensure(&self, holds: impl FnOnce() -> bool, otherwise: impl FnOnce() -> String) {
-        if self.observations.is_some() && !holds() {
-            self.observe(|seen| {
+        self.observe(|seen| {
+            if !holds() {
                 seen.broken.get_or_insert_with(otherwise);
-            });
-        }
+            }
+        });
     }
 
     // Services for hosts.
@@ -305,10 +302,10 @@ impl Workers {
     }
 
     pub(super) fn write(&self, worker: u32, key: &str, value: &[u8], cas: Cas) -> Written {
-        let Some(observations) = &self.observations else {
+        let mut seen = self.observations.borrow_mut();
+        let Some(seen) = &mut *seen else {
             return self.memory.borrow_mut().set(key, value, cas);
         };
-        let mut seen = observations.borrow_mut();
         let cas = match seen.defect {
             Some(Defect::LostCompare) => 0,
             _ => cas,

@@ -7,7 +7,6 @@ use tollgate_core::lease::{Priority, ResourceId, Unit};
 use tollgate_engine::RULES_MAX;
 
 mod events;
-mod size;
 
 use super::{
     Arrivals, CoordinatorSpec, DemandSpec, EnvoyGroup, EventSpec, InTurn, Program, Routing,
@@ -22,6 +21,8 @@ const SCOPES_MAX: u64 = 1_000_000;
 const STEP_MIN: Span = Span::from_millis(1);
 /// The highest priority band.
 const PRIORITY_MAX: u8 = Priority::HIGHEST.level();
+/// The most scopes that all Envoys together can come to know, each of which takes some hundred bytes.
+const KNOWN_MAX: u64 = 20_000_000;
 /// The most samples of a run.
 const SAMPLES_MAX: u128 = 1_000_000;
 
@@ -57,7 +58,7 @@ impl Scenario {
         check.coordinators();
         check.envoys();
         check.demand();
-        check.sizes();
+        check.known();
         for (i, event) in self.events.iter().enumerate() {
             check.event(&format!("events[{i}]"), event);
         }
@@ -97,6 +98,24 @@ impl Check<'_> {
     fn step(&mut self, field: &str, span: Span) {
         self.ensure(span >= STEP_MIN, field, || {
             format!("{:?} is shorter than {:?}", span.0, STEP_MIN.0)
+        });
+    }
+
+    fn between<T: PartialOrd + Display>(&mut self, field: &str, value: T, [low, high]: [T; 2]) {
+        self.ensure((&low..=&high).contains(&&value), field, || {
+            format!("{value} is not between {low} and {high}")
+        });
+    }
+
+    fn one_of<'b>(
+        &mut self,
+        field: &str,
+        name: &str,
+        known: impl Iterator<Item = &'b String> + Clone,
+    ) {
+        self.ensure({ known.clone() }.any(|known| known == name), field, || {
+            let known: Vec<_> = known.map(String::as_str).collect();
+            format!("{name:?} is none of {}", known.join(", "))
         });
     }
 
@@ -141,9 +160,7 @@ impl Check<'_> {
             self.ensure(known.insert(name.as_str()), &join(&field, "name"), || {
                 format!("{name:?} is the name of another one")
             });
-            self.ensure((1..=256).contains(shards), &join(&field, "shards"), || {
-                format!("{shards} is not between 1 and 256")
-            });
+            self.between(&join(&field, "shards"), *shards, [1, 256]);
             self.positive(&join(&field, "call_timeout"), coordinator.call_timeout);
             self.limits(&join(&field, "limits"), coordinator.limits);
         }
@@ -166,10 +183,7 @@ impl Check<'_> {
     }
 
     fn group(&mut self, field: &str, group: &EnvoyGroup) {
-        let workers = group.workers;
-        self.ensure((1..=64).contains(&workers), &join(field, "workers"), || {
-            format!("{workers} is not between 1 and 64")
-        });
+        self.between(&join(field, "workers"), group.workers, [1, 64]);
         self.step(&join(field, "tick"), group.tick);
         self.positive(&join(field, "call_timeout"), group.call_timeout);
         self.ensure(group.max_scopes > 0, &join(field, "max_scopes"), || {
@@ -180,11 +194,7 @@ impl Check<'_> {
         });
         self.positive(&join(field, "idle_after"), group.idle_after);
         self.step(&join(field, "resolution"), group.resolution);
-        self.ensure(
-            group.priority <= PRIORITY_MAX,
-            &join(field, "priority"),
-            || format!("{} is not between 0 and {PRIORITY_MAX}", group.priority),
-        );
+        self.between(&join(field, "priority"), group.priority, [0, PRIORITY_MAX]);
         if let Some(coordinator) = &group.coordinator {
             self.coordinator(&join(field, "coordinator"), coordinator);
         }
@@ -197,13 +207,8 @@ impl Check<'_> {
     }
 
     fn coordinator(&mut self, field: &str, name: &str) {
-        let mut names = self.scenario.coordinators.iter().map(|known| &known.name);
-        let known = names.any(|known| known == name);
-        let names: Vec<_> = self.scenario.coordinators.iter().collect();
-        self.ensure(known, field, || {
-            let names: Vec<_> = names.iter().map(|known| known.name.as_str()).collect();
-            format!("{name:?} is none of {}", names.join(", "))
-        });
+        let known = self.scenario.coordinators.iter();
+        self.one_of(field, name, known.map(|known| &known.name));
     }
 
     fn selection(&mut self, field: &str, selection: &Selection) {
@@ -214,12 +219,8 @@ impl Check<'_> {
     }
 
     fn group_name(&mut self, field: &str, name: &str) {
-        let groups = &self.scenario.envoys;
-        let known = groups.iter().any(|group| group.name == name);
-        self.ensure(known, field, || {
-            let names: Vec<_> = groups.iter().map(|group| group.name.as_str()).collect();
-            format!("{name:?} is none of {}", names.join(", "))
-        });
+        let groups = self.scenario.envoys.iter();
+        self.one_of(field, name, groups.map(|group| &group.name));
     }
 
     fn selected_count(&mut self, field: &str, selection: &Selection) {
@@ -254,6 +255,30 @@ impl Check<'_> {
         self.ensure(rules.len() <= RULES_MAX, "demand", || {
             let count = rules.len();
             format!("has {count} kinds of scopes, more than an Envoy's rules, {RULES_MAX}")
+        });
+    }
+
+    /// Checks how many scopes all Envoys can come to know, in sum.
+    fn known(&mut self) {
+        let scenario = self.scenario;
+        let of_group = |group: &EnvoyGroup| {
+            let asked = scenario.demand.iter().map(|demand| {
+                let selection = &demand.envoys;
+                let is_selected = selection.group.as_ref().is_none_or(|g| *g == group.name);
+                let most = if is_selected { group.count } else { 0 };
+                let envoys = selection.count.map_or(most, |count| count.min(most));
+                u64::from(envoys).saturating_mul(demand.scope_count())
+            });
+            let most = u64::from(group.count).saturating_mul(group.max_scopes.into());
+            asked.fold(0, u64::saturating_add).min(most)
+        };
+        let known = scenario.envoys.iter().map(of_group);
+        let known = known.fold(0, u64::saturating_add);
+        self.ensure(known <= KNOWN_MAX, "demand", || {
+            format!(
+                "makes all Envoys together know {known} scopes, more than {KNOWN_MAX}; fewer Envoys, \
+                 fewer scopes or a smaller max_scopes make it less"
+            )
         });
     }
 

@@ -1,13 +1,13 @@
 //! Demand of a scenario: small programs that say how many requests come.
 
-use std::fmt;
+use std::str::FromStr;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserializer, MapAccess};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::event::Selection;
-use super::quantity::{Amount, Share, Span};
+use super::quantity::{Amount, QuantityError, Scalar, Share, Span};
 
 /// Requests for one scope, or for many.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -107,7 +107,8 @@ pub struct InTurn {
 }
 
 /// Requests per second over time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(remote = "Self", rename_all = "snake_case")]
 pub enum Program {
     /// Always the same.
     Constant(Amount),
@@ -181,27 +182,14 @@ pub struct Walk {
 }
 
 /// Recorded rates: a table of times and rates, each of which holds until the next.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(from = "String", into = "String")]
 pub struct Trace {
     /// File that the table is read from, until it is.
     pub file: String,
     /// Times from the start, and requests per second from then on; in the order of time.
     pub points: Vec<(Span, Amount)>,
 }
-
-/// Program that is written as a mapping.
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Named {
-    Constant(Amount),
-    Ramp(Ramp),
-    Spike(Spike),
-    OnOff(OnOff),
-    Walk(Walk),
-    Trace(String),
-}
-
-struct ProgramVisitor;
 
 // === impl DemandSpec ===
 
@@ -223,69 +211,49 @@ fn for_good() -> Span {
 
 // === impl Program ===
 
+impl FromStr for Program {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        text.parse().map(Self::Constant)
+    }
+}
+
+impl Scalar for Program {
+    const EXPECTED: &'static str = "a number, or one of constant, ramp, spike, on_off, walk, trace";
+
+    fn from_map<'de, A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
+        // Not that of the trait.
+        Self::deserialize(MapAccessDeserializer::new(map))
+    }
+}
+
 impl<'de> Deserialize<'de> for Program {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(ProgramVisitor)
+        Self::read(from)
     }
 }
 
 impl Serialize for Program {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let named = match self.clone() {
-            Self::Constant(rate) => return rate.serialize(to),
-            Self::Ramp(ramp) => Named::Ramp(ramp),
-            Self::Spike(spike) => Named::Spike(spike),
-            Self::OnOff(on_off) => Named::OnOff(on_off),
-            Self::Walk(walk) => Named::Walk(walk),
-            Self::Trace(trace) => Named::Trace(trace.file),
-        };
-        named.serialize(to)
-    }
-}
-
-impl From<Named> for Program {
-    fn from(named: Named) -> Self {
-        match named {
-            Named::Constant(rate) => Self::Constant(rate),
-            Named::Ramp(ramp) => Self::Ramp(ramp),
-            Named::Spike(spike) => Self::Spike(spike),
-            Named::OnOff(on_off) => Self::OnOff(on_off),
-            Named::Walk(walk) => Self::Walk(walk),
-            Named::Trace(file) => Self::Trace(Trace {
-                file,
-                points: Vec::new(),
-            }),
+        match self {
+            Self::Constant(rate) => rate.serialize(to),
+            other => Self::serialize(other, to),
         }
     }
 }
 
-// === impl ProgramVisitor ===
+// === impl Trace ===
 
-impl<'de> Visitor<'de> for ProgramVisitor {
-    type Value = Program;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number, or one of constant, ramp, spike, on_off, walk, trace")
+impl From<String> for Trace {
+    fn from(file: String) -> Self {
+        let points = Vec::new();
+        Self { file, points }
     }
+}
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Program, E> {
-        let rate = text.parse().map_err(E::custom)?;
-        Ok(Program::Constant(rate))
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Program, E> {
-        self.visit_str(&number.to_string())
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Program, E> {
-        self.visit_str(&number.to_string())
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Program, E> {
-        self.visit_str(&number.to_string())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Program, A::Error> {
-        Named::deserialize(MapAccessDeserializer::new(map)).map(Program::from)
+impl From<Trace> for String {
+    fn from(trace: Trace) -> Self {
+        trace.file
     }
 }

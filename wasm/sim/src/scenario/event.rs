@@ -1,37 +1,48 @@
 //! Events of a scenario, planned and random.
 
+use std::fmt;
+
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::quantity::{Amount, Span};
 
-/// Event at a time; it names exactly one change.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
+/// Event at a time. It is written as a mapping of the time and one change.
+#[derive(Clone, Debug, Serialize)]
 pub struct EventSpec {
     /// Its time.
     pub at: Span,
+    /// The change.
+    #[serde(flatten)]
+    pub change: Change,
+}
+
+/// Change of the fleet.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
     /// A coordinator loses its master with all that it knows.
-    pub crash: Option<Crash>,
+    Crash(Crash),
     /// A coordinator's master hands its leases over to the next one.
-    pub hand_over: Option<HandOver>,
+    HandOver(HandOver),
     /// A coordinator's master goes on without knowing whether it is one.
-    pub lose_term: Option<LoseTerm>,
+    LoseTerm(LoseTerm),
     /// Processes stand still, and go on.
-    pub stop: Option<Stop>,
+    Stop(Stop),
     /// Envoys end, and others start in their place.
-    pub kill: Option<Kill>,
+    Kill(Kill),
     /// Envoys are replaced one batch after the other.
-    pub deploy: Option<Deploy>,
+    Deploy(Deploy),
     /// Messages do not get through.
-    pub cut: Option<Cut>,
+    Cut(Cut),
     /// Envoys are asked for more or less.
-    pub demand: Option<DemandChange>,
+    Demand(DemandChange),
     /// Other limits come into force: the number of one of the simulation's.
-    pub limits: Option<usize>,
+    Limits(usize),
     /// Envoys lose a worker each, as one whose VM traps.
-    pub trap: Option<Trap>,
+    Trap(Trap),
     /// A group gets more Envoys, or fewer.
-    pub scale: Option<Scale>,
+    Scale(Scale),
 }
 
 /// Loss of a worker, at once or in the middle of a callback; another takes its place.
@@ -231,6 +242,95 @@ pub struct Mishaps {
     pub elect: u32,
     /// Whether other nodes follow the election while a master is lost.
     pub followed: bool,
+}
+
+// === impl EventSpec ===
+
+impl<'de> Deserialize<'de> for EventSpec {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(EventVisitor)
+    }
+}
+
+struct EventVisitor;
+
+impl<'de> Visitor<'de> for EventVisitor {
+    type Value = EventSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<EventSpec, A::Error> {
+        let (mut at, mut changes) = (Span::default(), Vec::new());
+        while let Some(name) = map.next_key::<String>()? {
+            match Change::read(&name, &mut map)? {
+                Some(change) => changes.push(change),
+                None => at = map.next_value()?,
+            }
+        }
+        let count = changes.len();
+        match changes.pop() {
+            Some(change) if count == 1 => Ok(EventSpec { at, change }),
+            _ => Err(A::Error::custom(format_args!(
+                "names {count} changes; one event is one"
+            ))),
+        }
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    /// Reads the change of a name; none if that is the time's.
+    fn read<'de, A: MapAccess<'de>>(name: &str, map: &mut A) -> Result<Option<Self>, A::Error> {
+        const FIELDS: &[&str] = &[
+            "at",
+            "crash",
+            "hand_over",
+            "lose_term",
+            "stop",
+            "kill",
+            "deploy",
+            "cut",
+            "demand",
+            "limits",
+            "trap",
+            "scale",
+        ];
+        Ok(Some(match name {
+            "at" => return Ok(None),
+            "crash" => Self::Crash(map.next_value()?),
+            "hand_over" => Self::HandOver(map.next_value()?),
+            "lose_term" => Self::LoseTerm(map.next_value()?),
+            "stop" => Self::Stop(map.next_value()?),
+            "kill" => Self::Kill(map.next_value()?),
+            "deploy" => Self::Deploy(map.next_value()?),
+            "cut" => Self::Cut(map.next_value()?),
+            "demand" => Self::Demand(map.next_value()?),
+            "limits" => Self::Limits(map.next_value()?),
+            "trap" => Self::Trap(map.next_value()?),
+            "scale" => Self::Scale(map.next_value()?),
+            other => return Err(A::Error::unknown_field(other, FIELDS)),
+        }))
+    }
+
+    /// Returns its name, the coordinator that it names, and the Envoys among which it chooses.
+    pub(crate) fn named(&self) -> (&'static str, Option<&String>, Option<&Selection>) {
+        match self {
+            Self::Crash(crash) => ("crash", Some(&crash.coordinator), None),
+            Self::HandOver(left) => ("hand_over", Some(&left.coordinator), None),
+            Self::LoseTerm(lost) => ("lose_term", Some(&lost.coordinator), None),
+            Self::Stop(stop) => ("stop", stop.coordinator.as_ref(), stop.envoys.as_ref()),
+            Self::Kill(kill) => ("kill", None, Some(&kill.envoys)),
+            Self::Deploy(deploy) => ("deploy", None, Some(&deploy.envoys)),
+            Self::Cut(cut) => ("cut", cut.coordinator.as_ref(), cut.envoys.as_ref()),
+            Self::Demand(demand) => ("demand", None, Some(&demand.envoys)),
+            Self::Limits(_) => ("limits", None, None),
+            Self::Trap(trap) => ("trap", None, Some(&trap.envoys)),
+            Self::Scale(_) => ("scale", None, None),
+        }
+    }
 }
 
 // === impl Mishaps ===

@@ -5,8 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::quantity::{Share, Span};
-use crate::network::Quality;
-use crate::random::Chance;
+use crate::random::{Chance, Random};
 
 /// The most that a message takes longer in a calm network.
 const CALM_JITTER: Duration = Duration::from_millis(5);
@@ -41,26 +40,40 @@ impl NetworkSpec {
         !self.calm_from.0.is_zero() && elapsed > self.calm_from.0
     }
 
-    /// Returns the quality of connections within a region, or between two, so long after the start.
-    pub(crate) fn quality(&self, within: bool, elapsed: Duration) -> Quality {
-        let latency = match within {
-            true => self.latency.0,
-            false => self.between_regions.0,
+    /// Returns the shortest and the longest time of a message within a region, or between two, so long
+    /// after the start.
+    pub(crate) fn delays(&self, within: bool, elapsed: Duration) -> [Duration; 2] {
+        let Span(latency) = [self.between_regions, self.latency][usize::from(within)];
+        let Span(jitter) = self.jitter;
+        let is_calm = self.is_calm(elapsed);
+        let jitter = if is_calm {
+            jitter.min(CALM_JITTER)
+        } else {
+            jitter
         };
-        if self.is_calm(elapsed) {
-            return Quality {
-                lost: Chance::NEVER,
-                doubled: Chance::NEVER,
-                delay_min: latency,
-                delay_max: latency.saturating_add(self.jitter.0.min(CALM_JITTER)),
-            };
-        }
-        Quality {
-            lost: Chance::share(self.loss.0),
-            doubled: Chance::share(self.duplication.0),
-            delay_min: latency,
-            delay_max: latency.saturating_add(self.jitter.0),
-        }
+        [latency, latency.saturating_add(jitter)]
+    }
+
+    /// Returns the delay of each copy of a message that takes from `least` to `most`; none if it is lost.
+    pub(crate) fn deliveries(
+        &self,
+        [least, most]: [Duration; 2],
+        elapsed: Duration,
+        random: &mut Random,
+    ) -> Vec<Duration> {
+        let micros = |time: Duration| time.as_micros() as u64;
+        let mut delay = || random.between(micros(least), micros(most));
+        let delays = [delay(), delay()].map(Duration::from_micros);
+        let faults = [self.loss, self.duplication].map(|share| {
+            let chance = Chance::share(if self.is_calm(elapsed) { 0.0 } else { share.0 });
+            random.happens(chance)
+        });
+        let copies = match faults {
+            [true, _] => 0,
+            [false, false] => 1,
+            [false, true] => 2,
+        };
+        delays.into_iter().take(copies).collect()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Quantities as people write them.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Length of time up to [`Span::MAX`], written `80ms`, `10s`, `1m30s` or `2h`.
@@ -21,26 +22,26 @@ pub struct Share(pub f64);
 
 /// Reason for which a text is no quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum QuantityError {
-    /// Not a length of time.
-    #[error("{0:?} is no length of time; write it as `80ms`, `10s`, `1m30s` or `2h`")]
-    Span(String),
-    /// Longer than [`Span::MAX`].
-    #[error("{0:?} is longer than 876000h, a hundred years")]
-    LongSpan(String),
-    /// Not a number that can be used.
-    #[error("{0} is no number from 0 on; k and M may stand for thousands and millions")]
-    Amount(String),
-    /// Larger than [`Amount::MAX`].
-    #[error("{0} is more than 1000M, the largest number")]
-    LargeAmount(String),
-    /// Not between 0 and 1.
-    #[error("{0} is not between 0 and 1")]
-    Share(String),
+#[error("{0}")]
+pub struct QuantityError(String);
+
+/// Value that is written as one word or number, or else as a mapping.
+pub(super) trait Scalar: FromStr<Err = QuantityError> {
+    /// What may be written.
+    const EXPECTED: &'static str;
+
+    /// Reads it from a mapping.
+    fn from_map<'de, A: MapAccess<'de>>(_: A) -> Result<Self, A::Error> {
+        Err(A::Error::invalid_type(Unexpected::Map, &Self::EXPECTED))
+    }
+
+    /// Reads it.
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ScalarVisitor(PhantomData))
+    }
 }
 
-/// Reads a scalar as text, and hands it to `parse`.
-struct ScalarVisitor<T>(&'static str, fn(&str) -> Result<T, QuantityError>);
+struct ScalarVisitor<T>(PhantomData<T>);
 
 // === impl Span ===
 
@@ -63,7 +64,10 @@ impl FromStr for Span {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let wrong = || QuantityError::Span(text.to_owned());
+        let wrong = || {
+            let example = "write it as `80ms`, `10s`, `1m30s` or `2h`";
+            QuantityError(format!("{text:?} is no length of time; {example}"))
+        };
         let mut rest = text.trim();
         if rest == "0" {
             return Ok(Self::default());
@@ -90,16 +94,21 @@ impl FromStr for Span {
             return Err(wrong());
         }
         if seconds > Self::MAX.0.as_secs_f64() {
-            return Err(QuantityError::LongSpan(text.to_owned()));
+            let rule = format!("{text:?} is longer than 876000h, a hundred years");
+            return Err(QuantityError(rule));
         }
         let span = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
         Ok(Self(span))
     }
 }
 
+impl Scalar for Span {
+    const EXPECTED: &'static str = "a length of time such as `10s`";
+}
+
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(ScalarVisitor("a length of time such as `10s`", str::parse))
+        Self::read(from)
     }
 }
 
@@ -124,7 +133,9 @@ impl FromStr for Amount {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let wrong = || QuantityError::Amount(text.to_owned());
+        let wrong = |rule: &str| QuantityError(format!("{text} is {rule}"));
+        let no_number =
+            || wrong("no number from 0 on; k and M may stand for thousands and millions");
         let (number, scale) = match text.strip_suffix('k') {
             Some(number) => (number, 1e3),
             None => match text.strip_suffix('M') {
@@ -132,21 +143,25 @@ impl FromStr for Amount {
                 None => (text, 1.0),
             },
         };
-        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let number: f64 = number.parse().map_err(|_| no_number())?;
         if !number.is_finite() || number < 0.0 {
-            return Err(wrong());
+            return Err(no_number());
         }
         let amount = Self(number * scale);
         match amount <= Self::MAX {
             true => Ok(amount),
-            false => Err(QuantityError::LargeAmount(text.to_owned())),
+            false => Err(wrong("more than 1000M, the largest number")),
         }
     }
 }
 
+impl Scalar for Amount {
+    const EXPECTED: &'static str = "a number";
+}
+
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(ScalarVisitor("a number", str::parse))
+        Self::read(from)
     }
 }
 
@@ -158,28 +173,32 @@ impl FromStr for Share {
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let share = text.parse().ok();
         let share = share.filter(|share| (0.0..=1.0).contains(share));
-        let share = share.ok_or_else(|| QuantityError::Share(text.to_owned()))?;
-        Ok(Self(share))
+        let wrong = || QuantityError(format!("{text} is not between 0 and 1"));
+        share.map(Self).ok_or_else(wrong)
     }
+}
+
+impl Scalar for Share {
+    const EXPECTED: &'static str = "a number between 0 and 1";
 }
 
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(ScalarVisitor("a number between 0 and 1", str::parse))
+        Self::read(from)
     }
 }
 
 // === impl ScalarVisitor ===
 
-impl<T> Visitor<'_> for ScalarVisitor<T> {
+impl<'de, T: Scalar> Visitor<'de> for ScalarVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
+        f.write_str(T::EXPECTED)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-        (self.1)(text).map_err(E::custom)
+        text.parse().map_err(E::custom)
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
@@ -192,6 +211,10 @@ impl<T> Visitor<'_> for ScalarVisitor<T> {
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
         self.visit_str(&number.to_string())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::from_map(map)
     }
 }
 

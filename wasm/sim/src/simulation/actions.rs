@@ -7,130 +7,120 @@ use tollgate_core::lease_server::Snapshot;
 
 use super::Simulation;
 use super::event::Event;
+use super::plan::name_of;
 use super::reached::Case;
 use crate::defect::Defect;
 use crate::demand::{Course, Overlay};
-use crate::scenario::{Crash, Deploy, LoseTerm, Scale};
-use crate::topology::{ActiveCut, Node};
+use crate::scenario::{
+    Change, Crash, Cut, DemandChange, Deploy, EventSpec, HandOver, LoseTerm, Scale, Span,
+};
+use crate::topology::Node;
 
 /// Something that happens to the fleet. Coordinators and Envoys are named by their places.
 #[derive(Debug)]
 pub(super) enum Action {
-    /// A coordinator loses all its masters, and has others later.
-    Crash(usize, Crash),
-    /// Masters of a coordinator hand over to others, which begin in so much time.
-    HandOver(usize, Range<usize>, Duration),
-    /// Masters of a coordinator are cut off from the election.
-    LoseTerm(usize, Range<usize>, LoseTerm),
-    /// They notice.
+    /// A change of the scenario, of the Envoys that it has chosen.
+    Change(Change, Vec<usize>),
+    /// Masters of a coordinator that were cut off from the election notice.
     EndPast(usize, Range<usize>),
     /// Shards of a coordinator have masters again, with the leases that were left.
     Elect(usize, Vec<(usize, Option<Snapshot>)>),
-    /// A coordinator stands still for so long, or else Envoys.
-    Stop(Option<usize>, Vec<usize>, Duration),
-    /// Envoys end, and others start in their places.
-    Kill(Vec<usize>, Ends),
     /// Those of these Envoys end that still drain, and others start in so much time.
     EndDrained(Vec<usize>, Duration),
-    /// The group of a number has more Envoys, or fewer.
-    Scale(usize, Scale),
-    /// Envoys are replaced in batches.
-    Deploy(Vec<usize>, Deploy),
-    /// Messages do not get through to those that are called so, for so long.
-    Cut(String, ActiveCut, Duration),
-    /// Envoys are asked for more or less, for a while or for good.
-    Demand(Vec<usize>, Overlay, Duration),
-    /// The change of a number ends.
+    /// The change of demand of a number ends.
     DemandEnds(Vec<usize>, u64),
-    /// Other limits are in force.
-    Limits(usize),
-    /// Each Envoy loses a worker.
-    Trap(Vec<usize>),
     /// Something ends that only people need to know of.
     Note(String),
-}
-
-/// Manner in which Envoys end.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ends {
-    /// Time before the end in which they take no requests.
-    pub(super) drain: Duration,
-    /// Time after it until others start in their places.
-    pub(super) lasts: Duration,
 }
 
 // === impl Simulation ===
 
 impl Simulation {
+    /// Plans a change of the scenario, for which it chooses Envoys now.
+    pub(super) fn plan_change(&mut self, after: Duration, event: &EventSpec) {
+        let chosen = self.chosen(&event.change);
+        self.plan_action(after, Action::Change(event.change.clone(), chosen));
+    }
+
     /// Does what was planned for now.
     pub(super) fn act(&mut self, action: Action) {
         match action {
-            Action::Crash(coordinator, how) => {
-                self.crash(coordinator, how.lasts.0, how.followed);
-            }
-            Action::HandOver(coordinator, shards, gap) => self.hand_over(coordinator, shards, gap),
-            Action::LoseTerm(coordinator, shards, how) => {
-                self.lose_term(coordinator, shards, &how);
-            }
+            Action::Change(change, envoys) => self.change(change, envoys),
             Action::EndPast(coordinator, shards) => {
                 for shard in &mut self.coordinators[coordinator].shards[shards] {
                     shard.past = None;
                 }
             }
             Action::Elect(coordinator, left) => self.elect(coordinator, &left),
-            Action::Stop(coordinator, envoys, lasts) => self.stop(coordinator, &envoys, lasts),
-            Action::Kill(envoys, ends) => {
-                let ended = ["drain", "killed"][usize::from(ends.drain.is_zero())];
-                self.mark(format!("{} {ended}", counted(envoys.len())));
-                self.end(envoys, ends);
-            }
             Action::EndDrained(mut envoys, lasts) => {
                 envoys.retain(|index| self.envoys[*index].is_draining);
                 self.kill(&envoys, lasts);
             }
-            Action::Scale(kind, how) => self.scale(kind, how.to, how.drain.0),
-            Action::Deploy(envoys, how) => self.deploy(envoys, how),
-            Action::Cut(name, cut, lasts) => self.cut(&name, cut, lasts),
-            Action::Demand(envoys, change, lasts) => self.demand(envoys, change, lasts),
             Action::DemandEnds(envoys, number) => {
                 self.mark("demand as before".to_owned());
                 self.change_courses(&envoys, |course, _| course.lift(number));
             }
-            Action::Limits(limits) => {
-                self.mark("limits changed".to_owned());
-                self.switch_limits(limits);
-            }
-            Action::Trap(envoys) => self.trap(&envoys),
             Action::Note(text) => self.mark(text),
         }
     }
 
-    fn cut(&mut self, name: &str, cut: ActiveCut, lasts: Duration) {
-        let until = self.now().saturating_add(lasts);
-        let cut = ActiveCut { until, ..cut };
+    fn change(&mut self, change: Change, envoys: Vec<usize>) {
+        let (_, coordinator, _) = change.named();
+        let coordinator = coordinator.and_then(|name| self.named(name));
+        match (change, coordinator) {
+            (Change::Crash(how), Some(index)) => self.crash(index, &how),
+            (Change::HandOver(how), Some(index)) => self.hand_over(index, &how),
+            (Change::LoseTerm(how), Some(index)) => self.lose_term(index, &how),
+            (Change::Stop(how), index) => self.stop(index, &envoys, how.lasts.0),
+            (Change::Kill(how), _) => {
+                let ended = if how.drain.0.is_zero() {
+                    "killed"
+                } else {
+                    "drain"
+                };
+                self.mark(format!("{} {ended}", counted(envoys.len())));
+                self.end(envoys, how.drain.0, how.lasts.0);
+            }
+            (Change::Deploy(how), _) => self.deploy(envoys, how),
+            (Change::Scale(how), _) => self.scale(&how),
+            (Change::Cut(how), _) => self.cut(&how, envoys),
+            (Change::Demand(how), _) => self.demand(envoys, &how),
+            (Change::Limits(limits), _) => {
+                self.mark("limits changed".to_owned());
+                self.switch_limits(limits);
+            }
+            (Change::Trap(_), _) => self.trap(&envoys),
+            // A checked scenario names coordinators that there are.
+            (Change::Crash(_) | Change::HandOver(_) | Change::LoseTerm(_), None) => {}
+        }
+    }
+
+    fn cut(&mut self, how: &Cut, envoys: Vec<usize>) {
+        let cut = self.active_cut(how, envoys);
         if let [Node::Coordinator(_), ..] = cut.nodes[..] {
             self.reached.count(Case::CoordinatorCut);
         }
         self.topology.cut(self.queue.now(), cut);
+        let name = name_of(how);
         self.mark(format!("{name} cut off"));
-        self.plan_action(lasts, Action::Note(format!("{name} connected")));
+        self.plan_action(how.lasts.0, Action::Note(format!("{name} connected")));
     }
 
-    fn crash(&mut self, coordinator: usize, lasts: Duration, followed: bool) {
+    fn crash(&mut self, coordinator: usize, how: &Crash) {
         let name = self.coordinator_name(coordinator);
         self.mark(format!("{name} loses its master"));
         let now = self.now();
-        let place = &mut self.coordinators[coordinator];
-        let ended = place.crash(now, followed);
+        let ended = self.coordinators[coordinator].crash(now, how.followed);
         if !ended.is_empty() {
             self.reached.count(Case::MasterCrashed);
         }
         let left = ended.into_iter().map(|shard| (shard, None)).collect();
         self.end_watches(coordinator);
-        self.plan_action(lasts, Action::Elect(coordinator, left));
+        self.plan_action(how.lasts.0, Action::Elect(coordinator, left));
     }
 
-    fn hand_over(&mut self, coordinator: usize, shards: Range<usize>, gap: Duration) {
+    fn hand_over(&mut self, coordinator: usize, how: &HandOver) {
+        let shards = self.shards(coordinator, how.shard);
         let name = self.coordinator_name(coordinator);
         self.mark(format!("{name} hands over"));
         let now = self.now();
@@ -142,10 +132,11 @@ impl Simulation {
         }
         self.reached.count(Case::HandedOver);
         self.end_watches(coordinator);
-        self.plan_action(gap, Action::Elect(coordinator, left));
+        self.plan_action(how.lasts.0, Action::Elect(coordinator, left));
     }
 
-    fn lose_term(&mut self, coordinator: usize, shards: Range<usize>, how: &LoseTerm) {
+    fn lose_term(&mut self, coordinator: usize, how: &LoseTerm) {
+        let shards = self.shards(coordinator, how.shard);
         let now = self.now();
         let place = &mut self.coordinators[coordinator];
         let lost = |shard: &usize| place.shards[*shard].lose_term(now, how.term.0, how.asleep.0);
@@ -203,8 +194,7 @@ impl Simulation {
     }
 
     /// Ends Envoys, at once or when they have drained.
-    fn end(&mut self, envoys: Vec<usize>, ends: Ends) {
-        let Ends { drain, lasts } = ends;
+    fn end(&mut self, envoys: Vec<usize>, drain: Duration, lasts: Duration) {
         if drain.is_zero() {
             return self.kill(&envoys, lasts);
         }
@@ -252,15 +242,17 @@ impl Simulation {
         self.queue.push(after, start);
     }
 
-    fn scale(&mut self, kind: usize, to: u32, drain: Duration) {
-        let (name, mut leaving) = (&self.scenario.envoys[kind].name, Vec::new());
-        self.recorder.mark(
-            self.queue.elapsed(),
-            format!("{name}: {}", counted(to as usize)),
-        );
+    fn scale(&mut self, how: &Scale) {
+        let Scale { group, to, drain } = how;
+        let mut groups = self.scenario.envoys.iter();
+        let Some(kind) = groups.position(|known| known.name == *group) else {
+            return;
+        };
+        self.mark(format!("{group}: {}", counted(*to as usize)));
+        let mut leaving = Vec::new();
         for index in 0..self.envoys.len() {
             let envoy = &mut self.envoys[index];
-            let wanted = envoy.number <= to;
+            let wanted = envoy.number <= *to;
             if envoy.kind != kind || envoy.is_wanted == wanted {
                 continue;
             }
@@ -270,14 +262,12 @@ impl Simulation {
                 false => leaving.push(index),
             }
         }
-        let lasts = Duration::ZERO;
-        self.end(leaving, Ends { drain, lasts });
+        self.end(leaving, drain.0, Duration::ZERO);
     }
 
     fn deploy(&mut self, mut envoys: Vec<usize>, how: Deploy) {
         let rest = envoys.split_off(envoys.len().min(how.batch as usize));
-        let (drain, lasts) = (how.drain.0, how.lasts.0);
-        self.end(envoys, Ends { drain, lasts });
+        self.end(envoys, how.drain.0, how.lasts.0);
         if rest.is_empty() {
             self.mark("deploy: last batch".to_owned());
             return;
@@ -285,10 +275,17 @@ impl Simulation {
         if self.recorder.last_mark_is_not("deploy begins") {
             self.mark("deploy begins".to_owned());
         }
-        self.plan_action(how.every.0, Action::Deploy(rest, how));
+        let every = how.every.0;
+        self.plan_action(every, Action::Change(Change::Deploy(how), rest));
     }
 
-    fn demand(&mut self, envoys: Vec<usize>, change: Overlay, lasts: Duration) {
+    fn demand(&mut self, envoys: Vec<usize>, how: &DemandChange) {
+        let change = Overlay {
+            set: how.set.map(|rate| rate.0),
+            times: how.times.map_or(1.0, |times| times.0),
+            add: how.add.map_or(0.0, |add| add.0),
+        };
+        let lasts = how.lasts.0;
         self.mark(format!("demand of {} changes", counted(envoys.len())));
         if lasts.is_zero() {
             return self.change_courses(&envoys, |course, of| course.apply(change.of_all(of)));
@@ -337,12 +334,11 @@ impl Simulation {
         let drawn = self.event_random.between(1, all.max(1));
         if drawn <= spike {
             let envoy = self.event_random.between(0, self.envoys.len() as u64 - 1) as usize;
-            let add = mishaps.spike_adds.0;
-            let change = Overlay {
-                add,
-                ..Overlay::NONE
+            let spike = DemandChange {
+                add: Some(mishaps.spike_adds),
+                ..DemandChange::default()
             };
-            return self.demand(vec![envoy], change, Duration::ZERO);
+            return self.demand(vec![envoy], &spike);
         }
         let is_loss = drawn <= loss;
         let longest = mishaps.lost_for.0.as_millis() as u64;
@@ -353,8 +349,12 @@ impl Simulation {
             .collect();
         if !led.is_empty() {
             let coordinator = self.event_random.pick(&led);
-            let lasts = if is_loss { lasts } else { Duration::ZERO };
-            self.crash(coordinator, lasts, mishaps.followed);
+            let crash = Crash {
+                coordinator: self.coordinator_name(coordinator),
+                lasts: Span(if is_loss { lasts } else { Duration::ZERO }),
+                followed: mishaps.followed,
+            };
+            self.crash(coordinator, &crash);
         }
     }
 

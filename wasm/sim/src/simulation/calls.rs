@@ -11,7 +11,7 @@ use super::Simulation;
 use super::event::{Body, CalledRefresh, Caller, Event, FailedCall, Message};
 use super::exchanges::{AnsweredCall, Exchange};
 use super::reached::Case;
-use crate::coordinator::Receiver;
+use crate::coordinator::{Receiver, WorkerCall};
 use crate::defect::Defect;
 use crate::process::{Outcomes, Task};
 use crate::random::Chance;
@@ -40,12 +40,12 @@ impl Simulation {
             let body = match call.call {
                 Call::Release(release) => Body::Release(release),
                 Call::Refresh(refresh) => {
-                    let caller = Caller::Envoy {
+                    let caller = Caller::Envoy(WorkerCall {
                         envoy: index,
                         incarnation,
                         worker: call.worker,
                         token: call.token,
-                    };
+                    });
                     if self.is_reported() {
                         self.fail(caller, (to, from), now.saturating_add(call.timeout));
                     }
@@ -81,7 +81,7 @@ impl Simulation {
     /// Sends a message; it may be lost.
     pub(super) fn send(&mut self, message: Message) {
         let now = self.now();
-        self.note_traffic(&message);
+        self.note_message(&message);
         let ends = (message.from, message.to);
         self.copy_late(&message);
         let delays = self.topology.deliveries(now, ends, &mut self.network);
@@ -187,12 +187,9 @@ impl Simulation {
             self.reached.count(Case::WaitedInSocket);
             return self.queue.push_at(until, Event::Message(message));
         }
-        if let Caller::Envoy {
-            envoy, incarnation, ..
-        } = caller
-        {
-            let envoy = &self.envoys[envoy];
-            let is_dead = envoy.process.is_some() && envoy.incarnation != incarnation;
+        if let Caller::Envoy(call) = caller {
+            let envoy = &self.envoys[call.envoy];
+            let is_dead = envoy.process.is_some() && envoy.incarnation != call.incarnation;
             if is_dead && self.scenario.envoys[envoy.kind].keeps_id {
                 self.reached.count(Case::OfDeadRun);
             }
@@ -227,42 +224,26 @@ impl Simulation {
         answer: Result<Refreshed, String>,
         call: Option<AnsweredCall>,
     ) {
-        let (now, at) = (self.now(), self.elapsed());
+        let now = self.now();
         match caller {
-            Caller::Envoy {
-                envoy: index,
-                incarnation,
-                worker,
-                token,
-            } => {
-                let envoy = &mut self.envoys[index];
-                let Some(process) = &mut envoy.process else {
-                    return;
-                };
-                if envoy.incarnation != incarnation {
+            Caller::Envoy(to) => {
+                let lends = answer.as_ref().is_ok_and(lends);
+                let task = Task::Answer(to.worker, to.token, answer);
+                if !self.hand(to, task) {
                     return;
                 }
-                if !process.was_leased && answer.as_ref().is_ok_and(lends) {
+                let process = self.envoys[to.envoy].process.as_mut();
+                if let Some(process) = process.filter(|process| lends && !process.was_leased) {
                     process.was_leased = true;
                     let asked = process.first_request.unwrap_or(now);
-                    let waited = now.saturating_since(asked);
-                    self.recorder.note_first_lease(waited);
+                    self.recorder.note_first_lease(now.saturating_since(asked));
                 }
-                let mut outcomes = Outcomes {
-                    tally: &mut self.tally,
-                    observer: &mut self.observer,
-                    at,
-                    envoy: index as u32,
-                };
-                let task = Task::Answer(worker, token, answer);
-                process.hand(now, task, &mut outcomes);
                 if let Some(AnsweredCall { number, .. }) = call {
                     self.note_exchange(|| Exchange::Delivered {
                         answer: number,
-                        envoy: index,
+                        envoy: to.envoy,
                     });
                 }
-                self.attend(index);
             }
             Caller::Coordinator {
                 coordinator: index,
@@ -279,6 +260,25 @@ impl Simulation {
                 self.attend_coordinator(index);
             }
         }
+    }
+
+    /// Hands a worker what has come for it. Returns whether its process lives.
+    pub(super) fn hand(&mut self, to: WorkerCall, task: Task) -> bool {
+        let (now, at) = (self.now(), self.elapsed());
+        let envoy = &mut self.envoys[to.envoy];
+        let process = envoy.process.as_mut();
+        let Some(process) = process.filter(|_| envoy.incarnation == to.incarnation) else {
+            return false;
+        };
+        let mut outcomes = Outcomes {
+            tally: &mut self.tally,
+            observer: &mut self.observer,
+            at,
+            envoy: to.envoy as u32,
+        };
+        process.hand(now, task, &mut outcomes);
+        self.attend(to.envoy);
+        true
     }
 
     /// Lets a shard of a coordinator do what is due.

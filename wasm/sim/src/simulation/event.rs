@@ -8,8 +8,7 @@ use tollgate_core::units::Instant;
 
 use super::actions::Action;
 use super::exchanges::AnsweredCall;
-use crate::coordinator::Watcher;
-use crate::event_queue;
+use crate::coordinator::{Watcher, WorkerCall};
 use crate::topology::Node;
 
 /// Event of a simulation.
@@ -91,12 +90,7 @@ pub(super) struct CalledRefresh {
 /// Caller of a refresh.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Caller {
-    Envoy {
-        envoy: usize,
-        incarnation: u32,
-        worker: u32,
-        token: u32,
-    },
+    Envoy(WorkerCall),
     Coordinator {
         coordinator: usize,
         shard: usize,
@@ -106,8 +100,9 @@ pub(super) enum Caller {
 
 // === impl Event ===
 
-impl event_queue::Event for Event {
-    fn digest(&self, hasher: &mut DefaultHasher) {
+impl Event {
+    /// Adds to the digest what tells the event from others; its time is there already.
+    pub(super) fn digest(&self, hasher: &mut DefaultHasher) {
         std::mem::discriminant(self).hash(hasher);
         match self {
             Self::Start { envoy, incarnation } | Self::Wake { envoy, incarnation } => {

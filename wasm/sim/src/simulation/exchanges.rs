@@ -12,20 +12,7 @@ use crate::topology::Node;
 #[derive(Clone, Debug)]
 pub enum Exchange {
     /// A coordinator has answered a request.
-    Answered {
-        /// Number of the answer, for this run.
-        answer: u64,
-        /// Place of the coordinator.
-        coordinator: usize,
-        /// The client.
-        client: Node,
-        /// Time at which it sent the request.
-        sent_at: Instant,
-        /// The request.
-        request: Refresh,
-        /// The content of the answer.
-        content: Refreshed,
-    },
+    Answered(AnsweredRequest),
     /// An answer has come to a process that lives.
     Delivered {
         /// Number of the answer.
@@ -46,6 +33,23 @@ pub enum Exchange {
         /// The content of the answer.
         content: Answer,
     },
+}
+
+/// Request that a coordinator has answered.
+#[derive(Clone, Debug)]
+pub struct AnsweredRequest {
+    /// Number of the answer, for this run.
+    pub answer: u64,
+    /// Place of the coordinator.
+    pub coordinator: usize,
+    /// The client.
+    pub client: Node,
+    /// Time at which it sent the request.
+    pub sent_at: Instant,
+    /// The request.
+    pub request: Refresh,
+    /// The content of the answer.
+    pub content: Refreshed,
 }
 
 /// Call that an answer is for.
@@ -74,13 +78,15 @@ impl Simulation {
         let content = answer.as_ref().ok()?;
         self.answers += 1;
         let number = self.answers;
-        self.note_exchange(|| Exchange::Answered {
-            answer: number,
-            coordinator,
-            client,
-            sent_at,
-            request,
-            content: content.clone(),
+        self.note_exchange(|| {
+            Exchange::Answered(AnsweredRequest {
+                answer: number,
+                coordinator,
+                client,
+                sent_at,
+                request,
+                content: content.clone(),
+            })
         });
         Some(AnsweredCall { number, sent_at })
     }

@@ -151,6 +151,3 @@ impl Simulation {
         })
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -10,8 +10,8 @@ use tollgate_core::lease::{ClientId, ResourceId};
 use super::Simulation;
 use super::event::{Body, Event, Message};
 use super::reached::Case;
-use crate::coordinator::Watcher;
-use crate::process::{OpenedWatch, Outcomes, Task};
+use crate::coordinator::{Watcher, WorkerCall};
+use crate::process::{OpenedWatch, Task};
 use crate::topology::Node;
 
 /// Time after which the end of a stream is noticed across a cut, and also that none can be opened.
@@ -25,12 +25,12 @@ impl Simulation {
     /// Opens the stream of an Envoy's worker.
     pub(super) fn open_watch(&mut self, index: usize, opened: OpenedWatch) {
         let envoy = &mut self.envoys[index];
-        let watcher = Watcher::Envoy {
+        let watcher = Watcher::Envoy(WorkerCall {
             envoy: index,
             incarnation: envoy.incarnation,
             worker: opened.worker,
             token: opened.token,
-        };
+        });
         let to = envoy.coordinator;
         let client = opened.client;
         envoy.watch = Some(client.clone());
@@ -83,7 +83,7 @@ impl Simulation {
             let (from, to) = (Node::Coordinator(index), watcher.node());
             let body = Body::Nudge { watcher, resource };
             let message = Message { from, to, body };
-            self.note_traffic(&message);
+            self.note_message(&message);
             self.recorder.counts.nudges += 1;
             self.send_on_stream(message);
         }
@@ -120,7 +120,12 @@ impl Simulation {
                 self.coordinators[index].parent_nudged(now, &resource, &self.limits);
                 self.attend_coordinator(index);
             }
-            Watcher::Envoy { .. } => self.tell_envoy(watcher, Some(resource)),
+            Watcher::Envoy(to) => {
+                let task = Task::Nudge(to.worker, to.token, resource);
+                if self.hand(to, task) {
+                    self.reached.count(Case::Nudged);
+                }
+            }
         }
     }
 
@@ -132,39 +137,11 @@ impl Simulation {
                 self.queue
                     .push(OPENED_AGAIN, Event::WatchParent { coordinator });
             }
-            Watcher::Envoy { .. } => self.tell_envoy(watcher, None),
+            Watcher::Envoy(to) => {
+                if self.hand(to, Task::EndWatch(to.worker, to.token)) {
+                    self.reached.count(Case::WatchEnded);
+                }
+            }
         }
-    }
-
-    /// Hands a name to the process that has the stream, or tells it of the stream's end.
-    fn tell_envoy(&mut self, watcher: Watcher, named: Option<ResourceId>) {
-        let Watcher::Envoy {
-            envoy: index,
-            incarnation,
-            worker,
-            token,
-        } = watcher
-        else {
-            return;
-        };
-        let (now, at) = (self.now(), self.elapsed());
-        let envoy = &mut self.envoys[index];
-        let process = envoy.process.as_mut();
-        let Some(process) = process.filter(|_| envoy.incarnation == incarnation) else {
-            return;
-        };
-        let mut outcomes = Outcomes {
-            tally: &mut self.tally,
-            observer: &mut self.observer,
-            at,
-            envoy: index as u32,
-        };
-        let (case, task) = match named {
-            Some(resource) => (Case::Nudged, Task::Nudge(worker, token, resource)),
-            None => (Case::WatchEnded, Task::EndWatch(worker, token)),
-        };
-        self.reached.count(case);
-        process.hand(now, task, &mut outcomes);
-        self.attend(index);
     }
 }

@@ -64,7 +64,6 @@ impl Simulation {
         }
         self.check_tables();
         self.tally.clear(elapsed);
-        self.windows.advance();
         self.recorder.keep(elapsed, sample, worst);
     }
 

@@ -7,24 +7,22 @@ use std::time::Duration;
 use tollgate_core::units::Instant;
 
 use super::event::Event;
-use super::levels::Traffic;
+use super::event_queue::EventQueue;
 use super::plan::select;
 use super::reached::Reached;
 use super::{Envoy, Simulation};
 use crate::capacities::CapacityTree;
 use crate::coordinator::Coordinator;
-use crate::demand::{BulkyBodies, Course, DemandShape, RequestStream, RoutedDemand, Zipf};
-use crate::event_queue::EventQueue;
+use crate::demand::{Course, DemandShape, RequestStream, RoutedDemand};
 use crate::ideal::IdealLimits;
 use crate::limits::LimitTable;
 use crate::observer::ObserverSlot;
 use crate::process::{ProcessKind, Tally};
-use crate::random::{Chance, Random};
+use crate::random::Random;
 use crate::recorder::Recorder;
 use crate::scenario::{DemandSpec, Program, Scenario};
 use crate::scopes::ScopeTable;
 use crate::topology::Topology;
-use crate::windows::Windows;
 
 /// Numbers of regions, by their names.
 #[derive(Debug, Default)]
@@ -60,7 +58,10 @@ impl Simulation {
         let mut start_random = random.fork();
         let mut scopes = ScopeTable::new();
         let shapes = scenario.demand.iter();
-        let shapes = shapes.map(|demand| Rc::new(shape(&mut scopes, demand)));
+        let shapes = shapes.map(|demand| {
+            let numbers = scopes.add_all(demand);
+            Rc::new(DemandShape::new(numbers, demand.clone()))
+        });
         let shapes: Vec<_> = shapes.collect();
         let coordinators = coordinators(&queue, &scenario, &mut start_random);
         let kinds = scenario.envoys.iter();
@@ -74,7 +75,6 @@ impl Simulation {
         let from = scenario.measure_from.0;
         let ideal = IdealLimits::new(&capacities, &scopes, &limits, from);
         let tally = Tally::new(scopes.asked(), ideal);
-        let windows = Windows::new(scopes.node_count(), scenario.sample.0);
         let mut regions = Regions::of_all(&scenario);
         let mut simulation = Self {
             network: random.fork(),
@@ -96,10 +96,8 @@ impl Simulation {
             reached: Reached::default(),
             exchanges: Vec::new(),
             answers: 0,
-            windows,
             demand_changes: 0,
             tally,
-            traffic: Traffic::default(),
             observer: ObserverSlot::default(),
             queue,
             scenario,
@@ -172,8 +170,8 @@ impl Simulation {
         for index in 0..self.coordinators.len() {
             self.watch_parent(index);
         }
-        for (at, action) in self.planned_actions() {
-            self.plan_action(at, action);
+        for event in self.scenario.events.clone() {
+            self.plan_change(event.at.0, &event);
         }
         if let Some(mishaps) = &self.scenario.mishaps {
             self.queue.push(mishaps.from.0, Event::Mishap);
@@ -184,28 +182,7 @@ impl Simulation {
 
 // === free functions ===
 
-fn shape(scopes: &mut ScopeTable, demand: &DemandSpec) -> DemandShape {
-    let numbers = scopes.add_all(demand);
-    let spread = demand.scopes.as_ref();
-    DemandShape {
-        zipf: spread.map(|spread| Zipf::new(numbers.len(), spread.zipf.0)),
-        scopes: numbers,
-        arrivals: demand.arrivals,
-        takes: demand.takes.0,
-        bytes: demand.bytes,
-        cost: demand.cost.unwrap_or(1),
-        bulky: demand.bulky.map(|bulky| BulkyBodies {
-            chance: Chance::share(bulky.chance.0),
-            until: bulky.until.0,
-        }),
-    }
-}
-
-fn coordinators(
-    queue: &EventQueue<Event>,
-    scenario: &Scenario,
-    random: &mut Random,
-) -> Vec<Coordinator> {
+fn coordinators(queue: &EventQueue, scenario: &Scenario, random: &mut Random) -> Vec<Coordinator> {
     let mut all: Vec<Coordinator> = Vec::new();
     for spec in &scenario.coordinators {
         let parent = spec.parent.as_ref();

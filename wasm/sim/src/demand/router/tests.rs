@@ -1,18 +1,13 @@
+use serde_json::json;
+
 use super::*;
-use crate::demand::{Course, Zipf};
-use crate::scenario::{Amount, Arrivals, InTurn, Program, Span};
+use crate::demand::Course;
+use crate::scenario::{Amount, InTurn, Program, Span};
 
 /// Returns demand of one request a second for five scopes, at the Envoys 10 to 13.
 fn routed(routing: Routing) -> RoutedDemand {
-    let shape = DemandShape {
-        scopes: (0..5).collect(),
-        zipf: Some(Zipf::new(5, 0.0)),
-        arrivals: Arrivals::Even,
-        takes: Duration::ZERO,
-        bytes: [0; 2],
-        cost: 1,
-        bulky: None,
-    };
+    let spec = json!({"scopes": {"prefix": "tenant/t", "count": 5}, "arrivals": "even"});
+    let shape = DemandShape::new((0..5).collect(), serde_json::from_value(spec).unwrap());
     let course = Course::new(Rc::new(Program::Constant(Amount(1.0))));
     let stream = RequestStream::new(Duration::ZERO, Rc::new(shape), course, Random::new(1));
     let envoys = vec![10, 11, 12, 13];

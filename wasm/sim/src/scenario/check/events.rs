@@ -3,29 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::{Check, EventSpec, join};
-use crate::scenario::{Cut, Deploy, HandOver};
+use crate::scenario::{Change, Cut, Deploy};
 
 // === impl Check ===
 
 impl Check<'_> {
     pub(super) fn event(&mut self, field: &str, event: &EventSpec) {
-        let changes = [
-            event.crash.is_some(),
-            event.hand_over.is_some(),
-            event.lose_term.is_some(),
-            event.stop.is_some(),
-            event.kill.is_some(),
-            event.deploy.is_some(),
-            event.cut.is_some(),
-            event.demand.is_some(),
-            event.limits.is_some(),
-            event.trap.is_some(),
-            event.scale.is_some(),
-        ];
-        let count = changes.into_iter().filter(|there| *there).count();
-        self.ensure(count == 1, field, || {
-            format!("names {count} changes; one event is one")
-        });
         self.ensure(
             event.at <= self.scenario.duration,
             &join(field, "at"),
@@ -34,111 +17,49 @@ impl Check<'_> {
                 format!("{:?} is after the end, {end:?}", event.at.0)
             },
         );
-        self.named(field, event);
-        self.change(field, event);
-        self.limits(&join(field, "limits"), event.limits);
+        let (name, coordinator, envoys) = event.change.named();
+        let field = &join(field, name);
+        if let Some(coordinator) = coordinator {
+            self.coordinator(&join(field, "coordinator"), coordinator);
+        }
+        if let Some(envoys) = envoys {
+            self.selection(&join(field, "envoys"), envoys);
+        }
+        self.change(field, &event.change);
     }
 
-    /// Checks that the coordinators and Envoys that an event names are there.
-    fn named(&mut self, field: &str, event: &EventSpec) {
-        let named = [
-            (
-                "crash.coordinator",
-                event.crash.as_ref().map(|crash| &crash.coordinator),
-            ),
-            (
-                "hand_over.coordinator",
-                event.hand_over.as_ref().map(|left| &left.coordinator),
-            ),
-            (
-                "lose_term.coordinator",
-                event.lose_term.as_ref().map(|lost| &lost.coordinator),
-            ),
-            (
-                "stop.coordinator",
-                event
-                    .stop
-                    .as_ref()
-                    .and_then(|stop| stop.coordinator.as_ref()),
-            ),
-            (
-                "cut.coordinator",
-                event.cut.as_ref().and_then(|cut| cut.coordinator.as_ref()),
-            ),
-        ];
-        for (name, coordinator) in named {
-            if let Some(coordinator) = coordinator {
-                self.coordinator(&join(field, name), coordinator);
+    fn change(&mut self, field: &str, change: &Change) {
+        match change {
+            Change::Stop(stop) => {
+                let both = stop.coordinator.is_some() && stop.envoys.is_some();
+                self.ensure(!both, field, || {
+                    "stops a coordinator or Envoys, not both".to_owned()
+                });
             }
-        }
-        let selections = [
-            (
-                "stop.envoys",
-                event.stop.as_ref().and_then(|stop| stop.envoys.as_ref()),
-            ),
-            ("kill.envoys", event.kill.as_ref().map(|kill| &kill.envoys)),
-            (
-                "deploy.envoys",
-                event.deploy.as_ref().map(|deploy| &deploy.envoys),
-            ),
-            (
-                "cut.envoys",
-                event.cut.as_ref().and_then(|cut| cut.envoys.as_ref()),
-            ),
-            (
-                "demand.envoys",
-                event.demand.as_ref().map(|demand| &demand.envoys),
-            ),
-            ("trap.envoys", event.trap.as_ref().map(|trap| &trap.envoys)),
-        ];
-        for (name, selection) in selections {
-            if let Some(selection) = selection {
-                self.selection(&join(field, name), selection);
+            Change::HandOver(left) => {
+                self.shard(&join(field, "shard"), &left.coordinator, left.shard);
             }
-        }
-    }
-
-    fn change(&mut self, field: &str, event: &EventSpec) {
-        if let Some(stop) = &event.stop {
-            let both = stop.coordinator.is_some() && stop.envoys.is_some();
-            self.ensure(!both, &join(field, "stop"), || {
-                "stops a coordinator or Envoys, not both".to_owned()
-            });
-        }
-        if let Some(hand_over) = &event.hand_over {
-            let HandOver {
-                coordinator, shard, ..
-            } = hand_over;
-            self.shard(&join(field, "hand_over.shard"), coordinator, *shard);
-        }
-        if let Some(lost) = &event.lose_term {
-            self.shard(
-                &join(field, "lose_term.shard"),
-                &lost.coordinator,
-                lost.shard,
-            );
-            let (term, elected) = (lost.term.0, lost.elected_after.0);
-            let holds = term < elected && elected <= lost.lasts.0;
-            self.ensure(holds, &join(field, "lose_term"), || {
-                let lasts = lost.lasts.0;
-                format!("term {term:?} < elected_after {elected:?} <= for {lasts:?} does not hold")
-            });
-        }
-        if let Some(deploy) = &event.deploy {
-            self.deploy(&join(field, "deploy.batch"), deploy);
-        }
-        if let Some(scale) = &event.scale {
-            self.group_name(&join(field, "scale.group"), &scale.group);
-        }
-        if let Some(cut) = &event.cut {
-            self.cut(&join(field, "cut"), cut);
-        }
-        if let Some(demand) = &event.demand {
-            let changes = [&demand.set, &demand.add, &demand.times];
-            let count = changes.into_iter().flatten().count();
-            self.ensure(count == 1, &join(field, "demand"), || {
-                "needs one of set, add, times".to_owned()
-            });
+            Change::LoseTerm(lost) => {
+                self.shard(&join(field, "shard"), &lost.coordinator, lost.shard);
+                let (term, elected, lasts) = (lost.term.0, lost.elected_after.0, lost.lasts.0);
+                self.ensure(term < elected && elected <= lasts, field, || {
+                    format!(
+                        "term {term:?} < elected_after {elected:?} <= for {lasts:?} does not hold"
+                    )
+                });
+            }
+            Change::Deploy(deploy) => self.deploy(&join(field, "batch"), deploy),
+            Change::Scale(scale) => self.group_name(&join(field, "group"), &scale.group),
+            Change::Cut(cut) => self.cut(field, cut),
+            Change::Demand(demand) => {
+                let changes = [&demand.set, &demand.add, &demand.times];
+                let count = changes.into_iter().flatten().count();
+                self.ensure(count == 1, field, || {
+                    "needs one of set, add, times".to_owned()
+                });
+            }
+            Change::Limits(limits) => self.limits(field, Some(*limits)),
+            Change::Crash(_) | Change::Kill(_) | Change::Trap(_) => {}
         }
     }
 

@@ -19,7 +19,6 @@ impl Simulation {
             let node = self.capacities.nodes()[number];
             if !node.capacity.capacity.is_unlimited() {
                 worst = worst.max(self.fullness(number, sum.counted, node));
-                self.note_admitted(number, sum.requests[0], node.capacity.capacity);
             }
         }
         worst
@@ -38,19 +37,6 @@ impl Simulation {
         match most.as_micros() {
             0 if has == 0 => 0.0,
             most => has as f64 / most.max(1) as f64,
-        }
-    }
-
-    /// Notes how much of a capacity went on in the last seconds.
-    fn note_admitted(&mut self, number: usize, admitted: u64, capacity: Capacity) {
-        self.windows.add(number, admitted);
-        let most = self.most_allowed(number, capacity);
-        let most = Some(most.as_f64()).filter(|_| !most.is_unlimited() && most > Capacity::ZERO);
-        if let (Some(mean), Some(most)) = (self.windows.mean(number), most)
-            && self.recorder.measures(self.elapsed())
-        {
-            let counts = &mut self.recorder.counts;
-            counts.most_admitted = counts.most_admitted.max(mean / most);
         }
     }
 

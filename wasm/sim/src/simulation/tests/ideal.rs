@@ -1,67 +1,51 @@
 //! The fleet's admissions beside those of one ideal bucket.
 
-use tollgate_core::units::Tokens;
-
 use super::*;
+use crate::figures::LimitFigures;
 
-/// Returns the finished run of so many Envoys that get `total` requests per second of one scope, with
-/// the limit `rate` and `burst`.
-fn beside_ideal(envoys: u32, total: f64, limit: (f64, u64)) -> Simulation {
-    with_seed(1, envoys, total, limit)
+/// Limit on one unit of all scopes.
+#[derive(Debug)]
+struct UnitLimits(Unit, u64);
+
+impl LimitSource for UnitLimits {
+    fn limits_of(&self, scope: &Arc<str>) -> ScopeLimits {
+        let limit = Limit::new(Capacity::from_whole(self.1));
+        ScopeLimits::own(scope, [(self.0, limit)])
+    }
 }
 
-fn with_seed(seed: u64, envoys: u32, total: f64, (rate, burst): (f64, u64)) -> Simulation {
-    let mut scenario = fleet(envoys, 0.0);
-    scenario.seed = seed;
-    scenario.duration = Span::from_secs(240);
-    scenario.measure_from = Span::from_secs(0);
-    scenario.demand[0].each = None;
-    scenario.demand[0].total = Some(Program::Constant(Amount(total)));
-    scenario.demand[0].arrivals = Arrivals::Poisson;
+/// Returns the figures of a run of so many Envoys that get `total` requests per second of one scope,
+/// with the limit `rate` and `burst`; and those of the limit.
+fn beside_ideal(
+    (envoys, total): (u32, f64),
+    (rate, burst): (f64, u64),
+    more: Value,
+    defect: Option<Defect>,
+) -> (Figures, LimitFigures) {
+    let mut scenario = fleet(envoys, 0.0, more);
+    scenario.measure_from = Span::default();
+    let demand = &mut scenario.demand[0];
+    (demand.each, demand.arrivals) = (None, Arrivals::Poisson);
+    demand.total = Some(Program::Constant(Amount(total)));
     let limit = Limit {
         burst: Tokens::from_whole(burst),
-        ..Limit::new(Capacity::try_from_f64(rate).unwrap())
+        ..limit(rate)
     };
-    let mut simulation = Simulation::new(scenario, vec![tenants(limit)]).unwrap();
+    let mut simulation = Simulation::new(scenario, tenants(limit)).unwrap();
+    if defect.is_some() {
+        simulation.inspect(defect);
+    }
     while simulation.step() {}
-    simulation
-}
-
-#[test]
-fn a_high_rate_is_admitted_as_by_one_bucket() {
-    let figures = beside_ideal(2, 1500.0, (1000.0, 1000)).figures();
-    assert!(figures.of_ideal.unwrap() > 0.99, "{figures:?}");
-    assert!(figures.beyond_ideal <= 10.0, "{figures:?}");
-}
-
-#[test]
-fn forty_envoys_admit_what_one_bucket_admits() {
-    let run = beside_ideal(40, 1.0, (100.0 / 60.0, 100));
-    let figures = run.figures();
-    assert!(figures.of_ideal.unwrap() > 0.99, "{figures:?}");
-    assert_eq!(figures.of_ideal, figures.least_of_ideal);
-    let of_samples = |of: fn(&crate::sample::ScopeSample) -> f64| {
-        let scopes = run.samples().iter().map(|sample| &sample.scopes[0]);
-        scopes.map(of).sum::<f64>()
-    };
-    let (ideal, admitted) = (
-        of_samples(|scope| scope.ideal.unwrap()),
-        of_samples(|scope| scope.admitted),
-    );
-    let part = admitted / ideal;
-    assert!(
-        (part - figures.of_ideal.unwrap()).abs() < 1e-6,
-        "{figures:?}"
-    );
+    assert_eq!(simulation.violations(), []);
+    let limit = simulation.limit_figures().remove(0);
+    (simulation.figures(), limit)
 }
 
 #[test]
 fn envoys_that_count_alone_admit_more_than_one_bucket() {
-    let mut scenario = fleet(3, 50.0);
-    scenario.measure_from = Span::from_secs(0);
-    let limits = limits(&[100]);
     let alone = Some(Algorithm::Static);
-    let mut run = Simulation::with_algorithm(scenario, limits, alone).unwrap();
+    let scenario = fleet(3, 50.0, json!({"measure_from": "0"}));
+    let mut run = Simulation::with_algorithm(scenario, tenants(limit(100.0)), alone).unwrap();
     while run.step() {}
     let figures = run.figures();
     // 150 in each of 30 seconds, of which 100 and the burst are allowed.
@@ -69,10 +53,53 @@ fn envoys_that_count_alone_admit_more_than_one_bucket() {
     assert!((figures.beyond_ideal - beyond).abs() < 10.0, "{figures:?}");
     assert!(
         figures.beyond_rest > 0.9 * beyond,
-        "nothing explains it: {figures:?}"
+        "unexplained: {figures:?}"
     );
     assert!(figures.least_of_ideal.unwrap() > 1.4, "{figures:?}");
     assert_eq!(figures.of_ideal, Some(1.0));
+}
+
+#[test]
+fn excess_without_a_lease_is_told_from_other_excess() {
+    // Leases end after 10 s; then each of three Envoys has 20.
+    let crash = json!({"coordinator": "coordinator", "for": "100s"});
+    let more = json!({
+        "envoys": [{"count": 3, "safe": 20}], "events": [{"at": "5s", "crash": crash}],
+    });
+    let (_, limit) = beside_ideal((3, 300.0), (40.0, 40), more, None);
+    assert!(limit.beyond > 100.0, "{limit:?}");
+    assert!(limit.beyond_safe > 0.8 * limit.beyond, "{limit:?}");
+    assert!(limit.beyond_rest < 20.0, "{limit:?}");
+}
+
+#[test]
+fn a_coordinator_that_crashes_brings_no_token_back() {
+    let crash = json!({"coordinator": "coordinator", "for": "2s"});
+    let events = ["20s", "50s", "80s"].map(|at| json!({"at": at, "crash": crash}));
+    let more = json!({"duration": "120s", "events": events});
+    let crashes = |defect| beside_ideal((3, 1.0), (0.01, 10), more.clone(), defect).1;
+    let kept = crashes(None);
+    assert_eq!(kept.beyond_rest, 0.0, "{kept:?}");
+    assert!(kept.admitted >= kept.ideal, "{kept:?}");
+    let lost = crashes(Some(Defect::ForgottenBuckets));
+    assert!(lost.beyond_rest >= 9.0, "{lost:?}");
+}
+
+/// A lease of ten seconds ends meanwhile, and shares change.
+#[test]
+fn requests_that_outlast_their_lease_stay_counted() {
+    for (envoys, max, rate) in [(2, 5, 2.0), (5, 5, 3.0), (10, 20, 20.0)] {
+        let demand = json!([{
+            "scope": "tenant/acme", "each": rate / f64::from(envoys), "takes": "14s",
+        }]);
+        let more = json!({"measure_from": "0", "demand": demand});
+        let limits = Box::new(UnitLimits(Unit::Concurrency, max));
+        let mut run = Simulation::new(fleet(envoys, 0.0, more), vec![limits]).unwrap();
+        while run.step() {}
+        let limit = run.limit_figures().remove(0);
+        assert_eq!(limit.beyond, 0.0, "{envoys} Envoys: {limit:?}");
+        assert!(limit.admitted * 10 >= limit.ideal * 9, "{limit:?}");
+    }
 }
 
 /// `cargo test -p tollgate-sim low_limits -- --nocapture` prints the figures of `docs/benchmarks.md`.
@@ -90,20 +117,16 @@ fn low_limits_are_used_and_never_exceeded() {
     eprintln!("limit per minute | burst | Envoys | load | admitted of one bucket's | beyond");
     for (per_minute, burst, envoys, load, least) in rows {
         let rate = f64::from(per_minute) / 60.0;
-        let runs = (0..8).map(|seed| with_seed(seed, envoys, rate * load, (rate, burst)).figures());
-        let runs: Vec<_> = runs.collect();
-        let part = runs.iter().map(|run| run.of_ideal.unwrap()).sum::<f64>() / 8.0;
-        let beyond = runs
-            .iter()
-            .fold(0.0, |most: f64, run| most.max(run.beyond_ideal));
-        eprintln!("{per_minute} | {burst} | {envoys} | {load} | {part:.2} | {beyond:.1}");
-        assert!(
-            part * 100.0 >= f64::from(least),
-            "{per_minute}, {load}: {part}"
-        );
-        assert!(
-            beyond <= f64::from(envoys),
-            "{per_minute}, {load}: {beyond}"
-        );
+        let (mut part, mut beyond) = (0.0, 0.0_f64);
+        for seed in 0..8 {
+            let more = json!({"duration": "240s", "seed": seed});
+            let of = beside_ideal((envoys, rate * load), (rate, burst), more, None).0;
+            part += of.of_ideal.unwrap() / 8.0;
+            beyond = beyond.max(of.beyond_ideal);
+        }
+        let row = format!("{per_minute} | {burst} | {envoys} | {load} | {part:.2} | {beyond:.1}");
+        eprintln!("{row}");
+        assert!(part * 100.0 >= f64::from(least), "{row}");
+        assert!(beyond <= f64::from(envoys), "{row}");
     }
 }
