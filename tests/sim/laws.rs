@@ -105,12 +105,12 @@ impl Busy {
             // A tick until the end of a request is seen, and one until another comes; those of before
             // may linger. Requests of equal length that come at equal intervals may find the only place
             // taken each second time.
-            let takes = client.takes().as_secs_f64();
+            let takes = client.requests().takes.as_secs_f64();
             (flow, busy, part) = (flow / (takes + 0.02), busy - takes, 0.45);
         }
         let expected = flow.min(demand) * busy * part - self.owed;
         // Requests are admitted whole.
-        let expected = (expected - spare * client.largest() as f64).floor();
+        let expected = (expected - spare * client.requests().largest as f64).floor();
         let admitted = (client.admitted_total() - self.admitted) as f64;
         match admitted < expected {
             true => Err(format!(

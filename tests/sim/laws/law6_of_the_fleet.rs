@@ -79,7 +79,7 @@ impl Law6 {
         if client.state() == LeaseState::NoLease {
             return;
         }
-        let admitted = client.admitted() as f64;
+        let admitted = client.spent().admitted as f64;
         let spent = first.map_or(0.0, |left| left.min(admitted));
         *first = first.map(|left| left - spent);
         self.level += admitted - spent;

@@ -88,10 +88,10 @@ impl Law6 {
         if lapsed {
             level.level = 0.0;
         }
-        let paid = level.credit.min(p.admitted() as f64);
+        let paid = level.credit.min(p.spent().admitted as f64);
         level.credit -= paid;
-        level.level = level.level.max(0.0) + p.admitted() as f64 - paid - p.forgiven();
-        if p.debt_cut() {
+        level.level = level.level.max(0.0) + p.spent().admitted as f64 - paid - p.spent().forgiven;
+        if p.spent().debt_cut {
             // Only the debt of the bucket, and bytes not yet counted in it, are still to be paid.
             let owed = p.owed() + p.uncounted();
             level.level = level.level.min(level.burst.max(burst) + owed);
@@ -106,13 +106,13 @@ impl Law6 {
         level.on_credit = level.on_credit.max(p.on_credit());
         level.cache = level.cache.max(rate * 0.005);
         level.together = match level.level > level.burst {
-            true => level.together + p.together() as f64,
+            true => level.together + p.spent().together as f64,
             false => 0.0,
         };
         // Tokens drawn for bytes, the debt allowed before it is paid, and the body in debt.
         let each = match p.unit() {
             Unit::Requests => level.cache,
-            _ => 2.0 * level.cache + p.largest() as f64,
+            _ => 2.0 * level.cache + p.requests().largest as f64,
         };
         let most = level.burst + level.on_credit + p.workers() as f64 * each + level.together;
         if level.level > most + 1e-3 {

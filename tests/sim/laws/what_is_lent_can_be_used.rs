@@ -40,7 +40,7 @@ impl Law for CanBeUsed {
             if let Some(seen) = self.seen.get_mut(&p.key()) {
                 seen.flow = seen.flow.min(has);
             }
-            let room = 2.0 * p.largest() as f64 + has * TICKS.as_secs_f64();
+            let room = 2.0 * p.requests().largest as f64 + has * TICKS.as_secs_f64();
             if !p.unit().is_concurrency() && burst < room {
                 continue;
             }

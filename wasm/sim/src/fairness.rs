@@ -40,16 +40,8 @@ pub struct FairnessLog {
     /// Times since which divisions are unfair, by the number of what is divided.
     unfair_since: Vec<Option<Duration>>,
     contended: u64,
-    /// Lengths of the stretches that have ended.
-    stretches: Stretches,
-}
-
-/// Sums of stretches of time in which a division was unfair.
-#[derive(Clone, Copy, Debug, Default)]
-struct Stretches {
-    count: u64,
-    sum: Duration,
-    longest: Duration,
+    /// Number of the stretches of unfair time that have ended, their sum, and the longest.
+    stretches: (u64, Duration, Duration),
 }
 
 /// Figures of a [`FairnessLog`].
@@ -135,7 +127,7 @@ impl FairnessLog {
             }
             false => {
                 if let Some(since) = since.take() {
-                    self.stretches.add(elapsed.saturating_sub(since));
+                    add(&mut self.stretches, elapsed.saturating_sub(since));
                 }
             }
         }
@@ -147,31 +139,28 @@ impl FairnessLog {
         let open = self.unfair_since.iter().flatten();
         let unfair = open.clone().count();
         for since in open {
-            stretches.add(elapsed.saturating_sub(*since));
+            add(&mut stretches, elapsed.saturating_sub(*since));
         }
         let any = self.contended > 0;
-        let mean = stretches.sum.as_secs_f64() / stretches.count.max(1) as f64;
+        let (count, sum, longest) = stretches;
+        let mean = sum.as_secs_f64() / count.max(1) as f64;
         FairnessFigures {
             contended: self.contended,
             index: (self.index_count > 0).then(|| self.index_sum / self.index_count as f64),
             mean: any.then_some(mean),
-            longest: any.then_some(stretches.longest.as_secs_f64()),
+            longest: any.then_some(longest.as_secs_f64()),
             unfair,
         }
     }
 }
 
-// === impl Stretches ===
-
-impl Stretches {
-    fn add(&mut self, length: Duration) {
-        self.count += 1;
-        self.sum += length;
-        self.longest = self.longest.max(length);
-    }
-}
-
 // === free functions ===
+
+fn add((count, sum, longest): &mut (u64, Duration, Duration), length: Duration) {
+    *count += 1;
+    *sum += length;
+    *longest = length.max(*longest);
+}
 
 /// Returns the weighted max-min shares of `claims` in `capacity`, in their order.
 pub(crate) fn max_min(capacity: f64, claims: &[Claim]) -> Vec<f64> {

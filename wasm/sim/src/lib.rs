@@ -30,4 +30,5 @@ pub mod sizes;
 mod topology;
 
 pub use self::process::view::{ClientKey, ClientView, tokens};
+pub use self::process::{ResourceDemand, Spent};
 pub use self::topology::Node;

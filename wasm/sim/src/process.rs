@@ -22,6 +22,7 @@ mod workers;
 pub(crate) use self::clock::Clock;
 pub(crate) use self::host::{OpenedWatch, OutgoingCall};
 use self::observations::Observations;
+pub use self::observations::{ResourceDemand, Spent};
 pub(crate) use self::outcomes::{Outcomes, Tally};
 pub(crate) use self::workers::Task;
 use self::workers::Workers;

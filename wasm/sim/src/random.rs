@@ -88,31 +88,3 @@ impl Chance {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fractions_and_gaps_have_the_right_mean() {
-        let mut random = Random::new(1);
-        let mean = |sample: &mut dyn FnMut() -> f64| {
-            let samples = (0..100_000).map(|_| sample());
-            samples.sum::<f64>() / 100_000.0
-        };
-        let fraction = mean(&mut || random.fraction());
-        assert!((fraction - 0.5).abs() < 0.01, "{fraction}");
-        let gap = mean(&mut || random.exponential());
-        assert!((gap - 1.0).abs() < 0.02, "{gap}");
-    }
-
-    #[test]
-    fn chances_are_kept_at_both_ends() {
-        let mut random = Random::new(2);
-        assert!(!(0..1000).any(|_| random.happens(Chance::NEVER)));
-        assert!(Chance::share(0.0).is_never() && !Chance::percent(1).is_never());
-        assert!((0..1000).all(|_| random.happens(Chance::share(1.0))));
-        let hits = (0..100_000).filter(|_| random.happens(Chance::share(0.001)));
-        assert!((50..200).contains(&hits.count()));
-    }
-}

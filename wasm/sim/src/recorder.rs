@@ -29,21 +29,14 @@ pub(crate) struct Recorder {
     pub(crate) watched: Vec<usize>,
     /// Number of the first Envoys that are sampled each.
     pub(crate) watched_envoys: usize,
-    sums: Sums,
+    /// Sums over the samples that count: capacity, attainable, and handed out.
+    sums: [f64; 3],
     pub(crate) fairness: FairnessLog,
     /// Messages until the last sample.
     messages_before: u64,
     /// Counts so far.
     pub(crate) counts: Figures,
     digest: DefaultHasher,
-}
-
-/// Sums over the samples that count.
-#[derive(Debug, Default)]
-struct Sums {
-    capacity: f64,
-    attainable: f64,
-    handed_out: f64,
 }
 
 // === impl Recorder ===
@@ -58,7 +51,7 @@ impl Recorder {
             measure_from: scenario.measure_from.0,
             watched,
             watched_envoys: scenario.envoy_count().min(ENVOYS_WATCHED),
-            sums: Sums::default(),
+            sums: [0.0; 3],
             fairness: FairnessLog::default(),
             messages_before: 0,
             counts: Figures::default(),
@@ -71,11 +64,7 @@ impl Recorder {
     }
 
     pub(crate) fn figures(&self, elapsed: Duration) -> Figures {
-        let Sums {
-            capacity,
-            attainable,
-            handed_out,
-        } = self.sums;
+        let [capacity, attainable, handed_out] = self.sums;
         let fairness = self.fairness.figures(elapsed);
         Figures {
             of_capacity: part(handed_out, capacity),
@@ -136,9 +125,10 @@ impl Recorder {
             self.counts.settled.get_or_insert(sample.at);
         }
         if self.measures(elapsed) {
-            self.sums.capacity += sample.capacity;
-            self.sums.attainable += sample.attainable;
-            self.sums.handed_out += sample.handed_out;
+            let more = [sample.capacity, sample.attainable, sample.handed_out];
+            for (sum, more) in self.sums.iter_mut().zip(more) {
+                *sum += more;
+            }
             self.counts.samples += 1;
             self.counts.over_capacity += u64::from(worst > 1.0);
             self.counts.worst = self.counts.worst.max(worst);

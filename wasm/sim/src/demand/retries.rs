@@ -44,32 +44,3 @@ impl Retries {
         self.0.pop().map(|Reverse(retry)| retry)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retries_come_in_time_and_are_bounded() {
-        let retry = |at| Retry {
-            at: Duration::from_millis(at),
-            demand: 0,
-            scope: 0,
-            left: 0,
-        };
-        let mut retries = Retries::default();
-        for at in [30, 10, 20] {
-            retries.push(retry(at));
-        }
-        assert_eq!(retries.due(), Some(Duration::from_millis(10)));
-        assert_eq!(retries.take(Duration::from_millis(9)), None);
-        let until = Duration::from_millis(25);
-        assert_eq!(retries.take(until), Some(retry(10)));
-        assert_eq!(retries.take(until), Some(retry(20)));
-        assert_eq!(retries.take(until), None);
-        for at in 0..RETRIES_MAX as u64 + 1 {
-            retries.push(retry(at));
-        }
-        assert_eq!(retries.0.len(), RETRIES_MAX);
-    }
-}

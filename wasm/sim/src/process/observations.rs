@@ -59,27 +59,28 @@ pub(super) struct ObservedResource {
 
 /// Use of one resource by one process for some time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Spent {
+pub struct Spent {
     /// Tokens that were spent.
-    pub(super) admitted: u64,
+    pub admitted: u64,
     /// Bytes that passed and need not be paid: their worker was lost.
-    pub(super) forgiven: f64,
+    pub forgiven: f64,
     /// Bytes of requests that went on together with others beyond one body each time.
-    pub(super) together: u64,
+    pub together: u64,
     /// Whether a debt was forgiven that was larger than may be owed.
-    pub(super) debt_cut: bool,
+    pub debt_cut: bool,
 }
 
 /// Tokens of one resource that the requests of one process take.
 #[derive(Debug, Default)]
-pub(super) struct ResourceDemand {
+pub struct ResourceDemand {
     /// Parts of the process's streams that are for it.
     pub(super) parts: Vec<(usize, f64)>,
-    /// Tokens of a usual request, and of the largest.
-    pub(super) usual: u64,
-    pub(super) largest: u64,
+    /// Tokens of a usual request.
+    pub usual: u64,
+    /// Tokens of the largest.
+    pub largest: u64,
     /// Time for which requests are in flight.
-    pub(super) takes: Duration,
+    pub takes: Duration,
 }
 
 /// Answer for one unit.

@@ -7,7 +7,7 @@ use tollgate_core::lease::{ClientRun, ResourceId, Run, Unit};
 use tollgate_core::units::{Capacity, Instant, MICRO, Tokens};
 
 use super::Process;
-use super::observations::{Observations, ObservedResource};
+use super::observations::{Observations, ObservedResource, ResourceDemand, Spent};
 use crate::demand::RequestStream;
 use crate::simulation::reached::Reached;
 
@@ -85,19 +85,9 @@ impl<'a> ClientView<'a> {
         self.process.workers.count()
     }
 
-    /// Returns the tokens of a usual request.
-    pub fn usual(&self) -> u64 {
-        self.client.demand.usual
-    }
-
-    /// Returns the tokens of the largest request.
-    pub fn largest(&self) -> u64 {
-        self.client.demand.largest
-    }
-
-    /// Returns the time for which requests are in flight.
-    pub fn takes(&self) -> Duration {
-        self.client.demand.takes
+    /// Returns the requests that use the resource.
+    pub fn requests(&self) -> &'a ResourceDemand {
+        &self.client.demand
     }
 
     /// Returns the first broken invariant that workers of the process saw.
@@ -105,30 +95,14 @@ impl<'a> ClientView<'a> {
         self.seen.broken.as_deref()
     }
 
-    /// Returns the tokens that were spent since the last event.
-    pub fn admitted(&self) -> u64 {
-        self.client.spent.admitted
+    /// Returns its use of the resource since the last event.
+    pub fn spent(&self) -> Spent {
+        self.client.spent
     }
 
     /// Returns the tokens that were spent since the process started.
     pub fn admitted_total(&self) -> u64 {
         self.client.admitted_total
-    }
-
-    /// Returns the tokens that were owed and that need not be paid since the last event.
-    pub fn forgiven(&self) -> f64 {
-        self.client.spent.forgiven
-    }
-
-    /// Returns the bytes of requests that went on together with others beyond one body each time, since
-    /// the last event.
-    pub fn together(&self) -> u64 {
-        self.client.spent.together
-    }
-
-    /// Returns whether a debt was cut to what may be owed, since the last event.
-    pub fn debt_cut(&self) -> bool {
-        self.client.spent.debt_cut
     }
 
     /// Returns the capacity that its lease lets it use.
@@ -239,7 +213,7 @@ impl<'a> ClientView<'a> {
     /// may not use the limit, or use another as well.
     pub fn asked_for(&self) -> f64 {
         match self.client.limit_is_all {
-            true => self.demand() * self.usual() as f64,
+            true => self.demand() * self.client.demand.usual as f64,
             false => 0.0,
         }
     }

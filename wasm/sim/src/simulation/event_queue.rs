@@ -89,27 +89,3 @@ impl EventQueue {
         self.digest.finish()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_come_in_the_order_of_time_and_of_planning() {
-        let mut queue = EventQueue::new();
-        for (after, demand) in [(5, 1), (2, 2), (5, 3), (0, 4), (9, 5)] {
-            queue.push(Duration::from_secs(after), Event::Requests { demand });
-        }
-        let mut next = |until| match queue.next(Duration::from_secs(until)) {
-            Some(Event::Requests { demand }) => demand,
-            _ => 0,
-        };
-        assert_eq!(
-            [next(5), next(5), next(5), next(5), next(5)],
-            [4, 2, 1, 3, 0]
-        );
-        assert_eq!(next(10), 5, "it was kept");
-        assert_eq!(queue.elapsed(), Duration::from_secs(9));
-        assert_eq!(queue.handled(), 5);
-    }
-}
