@@ -274,7 +274,14 @@ impl ConcurrencyLimiter {
             false => self.wants(),
         };
         let wants = Capacity::from_whole(wants.into());
-        match self.lease.ask(now, policy, self.has(now), wants) {
+        let has = self.has(now);
+        if let Some(kept) = &mut self.lease.client.lease
+            && self.gets < kept.capacity
+        {
+            // The coordinator counts no more from now on, even if its answer is lost.
+            kept.capacity = kept.capacity.min(has);
+        }
+        match self.lease.ask(now, policy, has, wants) {
             LeaseMessage::Refresh(request) => LeaseMessage::Refresh(LeaseRequest {
                 // Permits can be drawn: what is held of them is the lease.
                 draw: Some(DrawRequest {

@@ -271,3 +271,21 @@ fn a_coordinator_that_learns_leaves_the_safe_capacity() {
     p.answer_permits(sequence, 1, Tokens::ZERO);
     assert_eq!(p.limiter.limit(p.now, &p.policy), 1);
 }
+
+/// The coordinator lends others what it is told is free, even if its answer is lost. Without it an optimistic
+/// client begins more, which is not of its lease.
+#[test]
+fn permits_that_were_given_back_are_not_claimed_again_while_calls_fail() {
+    let mut p = Process::drawing(5);
+    p.policy.no_lease = Mode::Optimistic;
+    let request = p.after(600).ask();
+    p.answer_share(request.sequence, (5, 2), Duration::from_secs(1));
+    for _ in 0..2 {
+        let request = p.after(2500).ask();
+        p.limiter.handle_failure(p.now, request.sequence, 1);
+    }
+    p.say(1, 3, 0, 0);
+    assert_eq!(p.after(2500).ask().has, Capacity::from_whole(3));
+    assert_eq!(p.draw(1, 3), PermitResult::Held { held: 4, spare: 0 });
+    assert_eq!(p.limiter.has(p.now), Capacity::from_whole(3));
+}
