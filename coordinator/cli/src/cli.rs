@@ -116,7 +116,7 @@ impl Cli {
             Command::Man(man) => man.run(),
             Command::Ready(ready) => ready.run(&client()?),
             Command::Status(status) => status.run(&client()?, json),
-            Command::Top(top) => top.run(client()?, json),
+            Command::Top(top) => top.run(&client()?, json),
             Command::Get(get) => get.run(&client()?, json),
             Command::List(list) => list.run(&client()?, json),
             Command::Put(put) => put.run(&client()?, json),

@@ -2,29 +2,31 @@
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use tokio::signal::unix::{Signal, SignalKind};
-use tokio::sync::mpsc;
-use tokio::time::{Interval, MissedTickBehavior};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use tollgate_admin::view::Status;
+use tollgate_net::clock::Clock;
+use tollgate_core::units::Instant;
 
 use self::keys::{KeyEffect, TopView};
-use self::screen::Screen;
-use self::terminal::Terminal;
 use crate::client::{Call, Client, Reply};
 use crate::failure::Failure;
 use crate::print;
-use crate::watchdog::signals;
 
 mod keys;
 mod screen;
-mod terminal;
 
 /// The shortest interval: each look scans all lease tables.
 const INTERVAL_MIN: Duration = Duration::from_millis(200);
+
+/// The longest time until a signal ends it.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The most resources that a coordinator tells.
 const ROWS_MAX: u8 = 200;
@@ -65,43 +67,31 @@ pub(crate) struct Top {
     rows: u8,
 }
 
-/// Event that wakes the display.
-enum Wake {
-    Tick,
-    Key(u8),
-    Quit,
-}
-
-/// Events that wake the display.
-struct Wakes {
-    ticks: Interval,
-    keys: mpsc::Receiver<u8>,
-    signals: [Signal; 4],
-}
-
 // === impl Top ===
 
 impl Top {
-    pub(crate) fn run(self, client: Client, json: bool) -> Result<(), Failure> {
+    pub(crate) fn run(self, client: &Client, json: bool) -> Result<(), Failure> {
         if self.once {
-            let reply = self.look(&client, self.rows)?;
+            let reply = self.look(client, self.rows)?;
             if json {
                 return print::json(&reply.body);
             }
-            let status = Ok(reply.read()?);
-            return print::lines(&screen::text(client.server(), &status));
+            return print::lines(&screen::text(client.server(), &reply.read()?));
         }
         if json || !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
             let text = "live only on a terminal and without --json: say --once";
             return Err(Failure::usage(anyhow!(text)));
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build();
-        runtime
-            .map_err(Failure::runtime)?
-            .block_on(self.watch(Arc::new(client)))
+        let is_ended = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+            signal_hook::flag::register(signal, is_ended.clone()).map_err(Failure::runtime)?;
+        }
+        // The first look without the terminal: wrong options fail as in any other command.
+        let status = self.look(client, self.rows)?.read()?;
+        let watched = ratatui::try_init()
+            .and_then(|mut terminal| self.watch(&mut terminal, client, status, &is_ended));
+        ratatui::restore();
+        watched.map_err(Failure::runtime)
     }
 
     fn look(&self, client: &Client, rows: u8) -> Result<Reply, Failure> {
@@ -110,78 +100,59 @@ impl Top {
     }
 
     /// Draws until the user quits. A coordinator that is away does not end it.
-    async fn watch(self, client: Arc<Client>) -> Result<(), Failure> {
-        let mut wakes = Wakes::new(self.interval).map_err(Failure::runtime)?;
-        let top = Arc::new(self);
-        // The first look without the terminal: what is wrong with the options is said as ever.
-        let mut status: Result<Status, String> = Ok(top.look(&client, top.rows)?.read()?);
-        let terminal = Terminal::enter().map_err(Failure::runtime)?;
+    fn watch(
+        &self,
+        terminal: &mut DefaultTerminal,
+        client: &Client,
+        first: Status,
+        is_ended: &AtomicBool,
+    ) -> io::Result<()> {
+        let clock = Clock::start();
+        let mut status: Result<Status, String> = Ok(first);
         let mut view = TopView::default();
+        let mut due = clock.now().saturating_add(self.interval);
         loop {
-            let screen = Screen {
-                view: &view,
-                rows: top.rows.into(),
-                size: terminal.size(),
-            };
-            let text = screen.text(client.server(), &status);
-            terminal.draw(&text).map_err(Failure::runtime)?;
-            let effect = match wakes.next().await {
-                Wake::Tick if view.is_paused => KeyEffect::Ignored,
-                Wake::Tick => KeyEffect::Look,
-                Wake::Key(key) => view.press(key),
-                Wake::Quit => KeyEffect::Quit,
+            let server = client.server();
+            terminal.draw(|frame| screen::draw(frame, &view, self.rows.into(), server, &status))?;
+            let effect = match wait(clock, due, is_ended)? {
+                _ if is_ended.load(Ordering::Relaxed) => KeyEffect::Quit,
+                Some(Event::Key(key)) => view.press(key),
+                // The terminal has another size.
+                Some(_) => KeyEffect::Redraw,
+                None if view.is_paused => {
+                    due = clock.now().saturating_add(self.interval);
+                    KeyEffect::Redraw
+                }
+                None => KeyEffect::Look,
             };
             match effect {
                 KeyEffect::Quit => return Ok(()),
-                KeyEffect::Redraw | KeyEffect::Ignored => continue,
+                KeyEffect::Redraw => continue,
                 KeyEffect::Look => {}
             }
-            let rows = if view.is_plain() { top.rows } else { ROWS_MAX };
-            let (again, its) = (top.clone(), client.clone());
-            let look = tokio::task::spawn_blocking(move || again.look(&its, rows)?.read());
-            status = match look.await.map_err(Failure::runtime)? {
-                Ok(status) => Ok(status),
-                Err(failure) => Err(format!("{:#}", failure.into_parts().0)),
-            };
-        }
-    }
-}
-
-// === impl Wakes ===
-
-impl Wakes {
-    fn new(interval: Duration) -> io::Result<Self> {
-        let mut ticks = tokio::time::interval(interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ticks.reset();
-        let kinds = [
-            SignalKind::interrupt(),
-            SignalKind::terminate(),
-            SignalKind::hangup(),
-            SignalKind::quit(),
-        ];
-        Ok(Self {
-            ticks,
-            keys: terminal::keys(),
-            signals: signals(kinds)?,
-        })
-    }
-
-    /// Resolves when it is time for the next look, when a key is pressed, or when the user ends it.
-    async fn next(&mut self) -> Wake {
-        let [interrupt, terminate, hangup, quit] = &mut self.signals;
-        tokio::select! {
-            _ = self.ticks.tick() => Wake::Tick,
-            key = self.keys.recv() => key.map_or(Wake::Quit, Wake::Key),
-            _ = interrupt.recv() => Wake::Quit,
-            _ = terminate.recv() => Wake::Quit,
-            _ = hangup.recv() => Wake::Quit,
-            _ = quit.recv() => Wake::Quit,
+            let rows = if view.is_plain() { self.rows } else { ROWS_MAX };
+            let reply = self.look(client, rows).and_then(|reply| reply.read());
+            status = reply.map_err(|failure| format!("{:#}", failure.into_parts().0));
+            due = clock.now().saturating_add(self.interval);
         }
     }
 }
 
 // === free functions ===
+
+/// Returns the next event of the terminal; `None` if the next look is due or the user ends it.
+fn wait(clock: Clock, due: Instant, is_ended: &AtomicBool) -> io::Result<Option<Event>> {
+    while !is_ended.load(Ordering::Relaxed) {
+        let left = due.saturating_since(clock.now());
+        if event::poll(left.min(SIGNAL_INTERVAL))? {
+            return event::read().map(Some);
+        }
+        if left.is_zero() {
+            break;
+        }
+    }
+    Ok(None)
+}
 
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;

@@ -2,14 +2,11 @@
 
 use std::cmp::Ordering;
 
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use tollgate_admin::view::{Amount, BusyResource};
 
 /// The longest filter, in characters.
 const FILTER_MAX: usize = 64;
-
-const ENTER: [u8; 2] = [b'\n', b'\r'];
-const ESCAPE: u8 = 0x1b;
-const BACKSPACE: [u8; 2] = [0x08, 0x7f];
 
 /// View of the resources that the user chose.
 #[derive(Debug, Default)]
@@ -40,43 +37,47 @@ pub(super) enum KeyEffect {
     /// Ask the coordinator at once.
     Look,
     Redraw,
-    Ignored,
 }
 
 // === impl TopView ===
 
 impl TopView {
     /// Handles a key.
-    pub(super) fn press(&mut self, key: u8) -> KeyEffect {
-        if self.is_typing {
-            return self.type_letter(key);
+    pub(super) fn press(&mut self, key: KeyEvent) -> KeyEffect {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            return KeyEffect::Quit;
         }
-        match key {
-            b'q' | b'Q' => return KeyEffect::Quit,
-            b' ' | b'r' => return KeyEffect::Look,
-            b's' => {
+        if self.is_typing {
+            return self.type_letter(key.code);
+        }
+        match key.code {
+            KeyCode::Char('q' | 'Q') => return KeyEffect::Quit,
+            KeyCode::Char(' ' | 'r') => return KeyEffect::Look,
+            KeyCode::Char('s') => {
                 self.sort = self.sort.next();
                 return KeyEffect::Look;
             }
-            b'p' => self.is_paused = !self.is_paused,
-            b'/' => self.is_typing = true,
-            _ => return KeyEffect::Ignored,
+            KeyCode::Char('p') => self.is_paused = !self.is_paused,
+            KeyCode::Char('/') => self.is_typing = true,
+            _ => {}
         }
         KeyEffect::Redraw
     }
 
-    fn type_letter(&mut self, key: u8) -> KeyEffect {
-        if ENTER.contains(&key) {
-            self.is_typing = false;
-        } else if key == ESCAPE {
-            self.is_typing = false;
-            self.filter.clear();
-        } else if BACKSPACE.contains(&key) {
-            self.filter.pop();
-        } else if (b' '..=b'~').contains(&key) && self.filter.len() < FILTER_MAX {
-            self.filter.push(char::from(key));
-        } else {
-            return KeyEffect::Ignored;
+    fn type_letter(&mut self, key: KeyCode) -> KeyEffect {
+        match key {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.is_typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(letter) if self.filter.chars().count() < FILTER_MAX => {
+                self.filter.push(letter);
+            }
+            _ => return KeyEffect::Redraw,
         }
         KeyEffect::Look
     }
@@ -158,67 +159,63 @@ mod tests {
     use super::super::screen::tests::resource;
     use super::*;
 
-    fn pressed(keys: &[u8]) -> (TopView, KeyEffect) {
+    /// Presses keys, of which `\n` is Enter, `\x1b` Escape and `\x7f` Backspace.
+    fn pressed(keys: &str) -> (TopView, KeyEffect) {
         let mut view = TopView::default();
-        let effects: Vec<_> = keys.iter().map(|key| view.press(*key)).collect();
-        (view, effects.last().copied().unwrap())
+        let mut press = |key| {
+            let code = match key {
+                '\n' => KeyCode::Enter,
+                '\u{1b}' => KeyCode::Esc,
+                '\u{7f}' => KeyCode::Backspace,
+                letter => KeyCode::Char(letter),
+            };
+            view.press(code.into())
+        };
+        let last = keys.chars().map(&mut press).last();
+        (view, last.unwrap())
     }
 
     #[test]
-    fn each_key_that_is_shown_does_what_is_said() {
-        let rows: [(&[u8], KeyEffect, &str); 9] = [
+    fn each_key_that_is_shown_has_its_effect() {
+        let plain = "s sort [demand]   / filter   p pause   r now   q quit";
+        let rows = [
+            ("x", KeyEffect::Redraw, plain),
+            ("q", KeyEffect::Quit, plain),
             (
-                b"x",
-                KeyEffect::Ignored,
-                "s sort [demand]   / filter   p pause   r now   q quit",
-            ),
-            (
-                b"q",
-                KeyEffect::Quit,
-                "s sort [demand]   / filter   p pause   r now   q quit",
-            ),
-            (
-                b"ss",
+                "ss",
                 KeyEffect::Look,
                 "s sort [has]   / filter   p pause   r now   q quit",
             ),
+            ("ssss", KeyEffect::Look, plain),
             (
-                b"ssss",
-                KeyEffect::Look,
-                "s sort [demand]   / filter   p pause   r now   q quit",
-            ),
-            (
-                b"p",
+                "p",
                 KeyEffect::Redraw,
                 "s sort [demand]   / filter   p go on   r now   q quit",
             ),
+            ("pp", KeyEffect::Redraw, plain),
             (
-                b"pp",
-                KeyEffect::Redraw,
-                "s sort [demand]   / filter   p pause   r now   q quit",
-            ),
-            (
-                b"/qp",
+                "/qp",
                 KeyEffect::Look,
                 "filter: qp_   Enter keeps it   Esc shows all",
             ),
             (
-                b"/ab\x7f\n",
+                "/aé\x7f\n",
                 KeyEffect::Look,
                 "s sort [demand]   / filter [a]   p pause   r now   q quit",
             ),
-            (
-                b"/ab\x1b",
-                KeyEffect::Look,
-                "s sort [demand]   / filter   p pause   r now   q quit",
-            ),
+            ("/ab\x1b", KeyEffect::Look, plain),
         ];
         for (keys, effect, shown) in rows {
             let (view, last) = pressed(keys);
             assert_eq!((last, view.keys().as_str()), (effect, shown), "{keys:?}");
         }
-        let (view, last) = pressed(&[&b"/"[..], &[b'a'; 100]].concat());
-        assert_eq!((view.filter.len(), last), (FILTER_MAX, KeyEffect::Ignored));
+        let (view, last) = pressed(&format!("/{}", "é".repeat(100)));
+        assert_eq!(view.filter.chars().count(), FILTER_MAX);
+        assert_eq!(last, KeyEffect::Redraw);
+        for mut view in [TopView::default(), pressed("/").0] {
+            let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+            assert_eq!(view.press(key), KeyEffect::Quit);
+        }
     }
 
     #[test]
@@ -233,13 +230,13 @@ mod tests {
             named("route/c", 5.0, 5.0),
             named("tenant/a", 2.0, 7.0),
         ];
-        let rows: [(&[u8], usize, &[&str]); 6] = [
-            (b"r", 9, &["tenant/b", "route/c", "tenant/a"]),
-            (b"s", 9, &["tenant/b", "tenant/a", "route/c"]),
-            (b"ss", 2, &["route/c", "tenant/a"]),
-            (b"sss", 9, &["route/c", "tenant/a", "tenant/b"]),
-            (b"/tenant\nsss", 1, &["tenant/a"]),
-            (b"/nothing", 9, &[]),
+        let rows: [(&str, usize, &[&str]); 6] = [
+            ("r", 9, &["tenant/b", "route/c", "tenant/a"]),
+            ("s", 9, &["tenant/b", "tenant/a", "route/c"]),
+            ("ss", 2, &["route/c", "tenant/a"]),
+            ("sss", 9, &["route/c", "tenant/a", "tenant/b"]),
+            ("/tenant\nsss", 1, &["tenant/a"]),
+            ("/nothing", 9, &[]),
         ];
         for (keys, count, want) in rows {
             let (view, _) = pressed(keys);

@@ -1,5 +1,10 @@
 //! Screen of `tollgate top`, as text.
 
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Style, Stylize as _};
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Wrap};
 use tollgate_admin::view::{Amount, BusyResource, Status, UnitSummary};
 
 use super::keys::TopView;
@@ -8,51 +13,55 @@ use crate::{print, status};
 /// Length of a bar, in characters.
 const BAR_LEN: usize = 20;
 
-/// Columns and rows of a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size {
-    pub(super) columns: usize,
-    pub(super) rows: usize,
-}
-
-/// A terminal's screen: the resources that the user chose, and the keys.
-#[derive(Debug)]
-pub(super) struct Screen<'a> {
-    pub(super) view: &'a TopView,
-    /// The most resources.
-    pub(super) rows: usize,
-    pub(super) size: Size,
-}
-
-// === impl Screen ===
-
-impl Screen<'_> {
-    /// The resources of `status`, or the error in its place, above the keys; all cut to the size.
-    pub(super) fn text(&self, server: &str, status: &Result<Status, String>) -> String {
-        let (text, count) = match status {
-            Err(_) => (text(server, status), String::new()),
-            Ok(status) => {
-                let busiest = self.view.choose(&status.busiest, self.rows);
-                let (shown, all) = (busiest.len(), count(status));
-                let count = format!("   {shown} of {all} resources");
-                (page(server, status, &busiest), count)
-            }
-        };
-        let mut lines = cut(&text, self.size);
-        let keys = format!("{}{count}", self.view.keys());
-        lines.push(keys.chars().take(self.size.columns).collect());
-        lines.join("\n")
-    }
-}
-
 // === free functions ===
 
-/// The busiest resources of `status`, or the error in its place.
-pub(super) fn text(server: &str, status: &Result<Status, String>) -> String {
-    match status {
-        Err(error) => format!("{}\n\n{}", print::plain(server), plain_lines(error)),
-        Ok(status) => page(server, status, &status.busiest),
-    }
+/// Draws the resources of `status` that `view` chooses, at most `rows`, or the error in their place, above the keys.
+pub(super) fn draw(
+    frame: &mut Frame<'_>,
+    view: &TopView,
+    rows: usize,
+    server: &str,
+    status: &Result<Status, String>,
+) {
+    let [top, bottom] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
+    let mut keys = view.keys();
+    let page = match status {
+        Ok(status) => {
+            let busiest = view.choose(&status.busiest, rows);
+            keys += &format!("   {} of {} resources", busiest.len(), count(status));
+            Paragraph::new(styled(&page(server, status, &busiest), &busiest))
+        }
+        Err(error) => {
+            let lines = error.lines().map(print::plain);
+            let lines = [print::plain(server), String::new()]
+                .into_iter()
+                .chain(lines);
+            let lines: Vec<_> = lines.map(Line::from).collect();
+            Paragraph::new(lines).wrap(Wrap { trim: false })
+        }
+    };
+    frame.render_widget(page, top);
+    frame.render_widget(Line::from(keys).reversed(), bottom);
+}
+
+/// Returns the busiest resources of `status`.
+pub(super) fn text(server: &str, status: &Status) -> String {
+    page(server, status, &status.busiest)
+}
+
+/// The lines of `page`: its header is bold, and resources are yellow of which clients get less than they want.
+fn styled(page: &str, busiest: &[BusyResource]) -> Vec<Line<'static>> {
+    let rows = busiest.iter().map(|resource| match resource.waiting_count {
+        0 => Style::new(),
+        _ => Style::new().yellow(),
+    });
+    let plain = Style::new();
+    let styles = [plain, plain, plain.bold()].into_iter().chain(rows);
+    let lines = page.lines().zip(styles);
+    lines
+        .map(|(line, style)| Line::styled(line.to_owned(), style))
+        .collect()
 }
 
 fn page(server: &str, status: &Status, busiest: &[BusyResource]) -> String {
@@ -67,11 +76,6 @@ fn page(server: &str, status: &Status, busiest: &[BusyResource]) -> String {
 /// Number of resources in all lease tables.
 fn count(status: &Status) -> usize {
     status.units.values().map(|unit| unit.resources).sum()
-}
-
-fn plain_lines(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(print::plain).collect();
-    lines.join("\n")
 }
 
 fn resources(busiest: &[BusyResource]) -> String {
@@ -161,15 +165,11 @@ fn demand(summary: &UnitSummary) -> String {
     )
 }
 
-/// As many lines of `text` as go onto a terminal above the keys.
-fn cut(text: &str, size: Size) -> Vec<String> {
-    let lines = text.lines().take(size.rows.saturating_sub(2));
-    let lines = lines.map(|line| line.chars().take(size.columns).collect());
-    lines.collect()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::buffer::Cell;
     use tollgate_admin::view::{LimitedBy, TrafficView};
 
     use super::*;
@@ -228,35 +228,35 @@ pub(super) mod tests {
         assert_eq!(row(&member)[8..], ["group gold", demand.as_str()]);
     }
 
+    /// The lines of a screen of 40 columns and 10 rows.
+    fn drawn(status: Result<Status, String>) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(40, 10)).unwrap();
+        let view = TopView::default();
+        let drawn = terminal.draw(|frame| draw(frame, &view, 50, "http://h", &status));
+        let cells = drawn.unwrap().buffer.content.chunks(40);
+        let lines = cells.map(|row| row.iter().map(Cell::symbol).collect());
+        lines
+            .map(|line: String| line.trim_end().to_owned())
+            .collect()
+    }
+
     #[test]
-    fn a_screen_is_no_larger_than_the_terminal_and_has_nothing_it_obeys() {
+    fn a_screen_has_the_keys_last_and_nothing_that_a_terminal_obeys() {
         let mut busy = resource(Amount::Number(1.0), 1.0, 1.0);
         busy.scope = "a\u{1b}[31m\nb".to_owned();
-        let status = Status {
+        let lines = drawn(Ok(Status {
             version: "1".to_owned(),
             busiest: vec![busy; 50],
             ..Status::default()
-        };
-        let size = Size {
-            columns: 40,
-            rows: 10,
-        };
-        let view = TopView::default();
-        let rows = 50;
-        let screen = Screen {
-            view: &view,
-            rows,
-            size,
-        };
-        let shown = screen.text("http://h", &Ok(status));
-        assert_eq!(shown.lines().count(), 9);
-        assert!(shown.lines().all(|line| line.chars().count() <= 40));
-        assert!(shown.contains("a\\u{1b}[31m\\u{a}b"), "{shown}");
-        assert!(!shown.contains('\u{1b}'));
+        }));
+        let keys = "s sort [demand]   / filter   p pause   r";
+        assert_eq!(lines[9], keys);
+        assert!(lines[3].starts_with("a\\u{1b}[31m\\u{a}b"), "{lines:?}");
+        assert!(lines[8].starts_with("a\\u{1b}"), "{lines:?}");
 
-        let error = Err("no answer\u{7}\nat all".to_owned());
-        let away = screen.text("http://h", &error);
-        let want = "http://h\n\nno answer\\u{7}\nat all\ns sort [demand]   / filter   p pause   r";
-        assert_eq!(away, want);
+        let lines = drawn(Err(format!("no answer\u{7}\nat all: {}", "x".repeat(40))));
+        let want = ["http://h", "", "no answer\\u{7}", "at all:"];
+        assert_eq!(lines[..4], want);
+        assert_eq!((lines[4].len(), lines[9].as_str()), (40, keys));
     }
 }

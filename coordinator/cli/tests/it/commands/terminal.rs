@@ -2,73 +2,127 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
+use std::num::NonZeroU16;
 use std::process::{Child, Command};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use vt100::Parser;
 
 use super::Server;
-use crate::binary::tollgate;
 
-const ENTER: &str = "\u{1b}[?1049h";
-const LEAVE: &str = "\u{1b}[?1049l";
+const ROWS: NonZeroU16 = NonZeroU16::new(10).unwrap();
+const COLUMNS: NonZeroU16 = NonZeroU16::new(80).unwrap();
 
-/// A terminal of 80 columns and 10 rows, and its user.
+/// Columns of a terminal that a user has made narrow.
+const NARROW: NonZeroU16 = NonZeroU16::new(40).unwrap();
+
+/// Time between two looks at the screen, and the most looks.
+const WAIT: Duration = Duration::from_millis(5);
+const WAITS_MAX: u32 = 4000;
+
+/// A terminal, and its user.
 struct Terminal {
-    /// Where what is typed goes in and what is shown comes out.
-    outside: File,
-    /// The other end, kept open so that its modes can be looked at.
+    /// The user's end.
+    keyboard: File,
+    /// The program's end.
     inside: File,
-    shown: String,
+    emulator: Arc<Mutex<Parser>>,
 }
 
 // === impl Terminal ===
 
 impl Terminal {
     fn open() -> Self {
-        let outside = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&outside).unwrap();
-        unlockpt(&outside).unwrap();
-        let name = ptsname(&outside, Vec::new()).unwrap();
-        let mut both = File::options();
-        let inside = both.read(true).write(true).open(name.to_str().unwrap());
-        let inside = inside.unwrap();
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        let keyboard = openpt(flags).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let inside = ioctl_tiocgptpeer(&keyboard, flags).unwrap().into();
+        let keyboard = File::from(keyboard);
+        let mut screen = keyboard.try_clone().unwrap();
+        let emulator = Arc::new(Mutex::new(Parser::new(ROWS, COLUMNS, 0)));
+        let shown = emulator.clone();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(len) = screen.read(&mut bytes) {
+                shown.lock().unwrap().process(&bytes[..len]);
+            }
+        });
+        let terminal = Self {
+            keyboard,
+            inside,
+            emulator,
+        };
+        terminal.resize(COLUMNS);
+        terminal
+    }
+
+    fn resize(&self, columns: NonZeroU16) {
         let size = Winsize {
-            ws_col: 80,
-            ws_row: 10,
+            ws_col: columns.get(),
+            ws_row: ROWS.get(),
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
-        tcsetwinsize(&inside, size).unwrap();
-        Self {
-            outside: outside.into(),
-            inside,
-            shown: String::new(),
-        }
+        self.emulator().set_size(ROWS, columns);
+        tcsetwinsize(&self.inside, size).unwrap();
     }
 
-    fn run(&self, args: &[&str]) -> Child {
+    /// Runs `tollgate top` with this terminal as that of its session.
+    fn run(&self, server: &str) -> Child {
         let end = || self.inside.try_clone().unwrap();
-        let mut command = tollgate(args);
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", env!("CARGO_BIN_EXE_tollgate"), "top"]);
+        command.args(["--interval", "200ms", "--server", server]);
         command.stdin(end()).stdout(end()).stderr(end());
         command.spawn().unwrap()
     }
 
-    /// Reads until `text` has been shown `times` times.
-    fn wait_for(&mut self, text: &str, times: usize) {
-        let mut bytes = [0; 4096];
-        while self.shown.matches(text).count() < times {
-            let len = self.outside.read(&mut bytes).unwrap();
-            self.shown.push_str(&String::from_utf8_lossy(&bytes[..len]));
-        }
+    fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for a screen with `keys` in its last line, and returns the first resource there.
-    fn first_row_above(&mut self, keys: &str) -> String {
-        self.wait_for(keys, 1);
-        let mut screens = self.shown.split("\u{1b}[H");
-        let screen = screens.find(|screen| screen.contains(keys)).unwrap();
-        screen.lines().nth(3).unwrap_or_default().to_owned()
+    fn emulator(&self) -> MutexGuard<'_, Parser> {
+        self.emulator.lock().unwrap()
+    }
+
+    /// Waits until `is_shown` is true of the lines.
+    fn wait(&self, is_shown: impl Fn(&[String]) -> bool) {
+        let mut lines: Vec<String> = Vec::new();
+        for _ in 0..WAITS_MAX {
+            let emulator = self.emulator();
+            let rows = emulator.screen().rows(0, COLUMNS.get());
+            lines = rows.map(|row| row.trim_end().to_owned()).collect();
+            drop(emulator);
+            if is_shown(&lines) {
+                return;
+            }
+            std::thread::sleep(WAIT);
+        }
+        panic!("not shown: {lines:#?}");
+    }
+
+    /// Waits until the line at `at` begins with `text`.
+    fn wait_for(&self, at: usize, text: &str) {
+        self.wait(|lines| lines[at].starts_with(text));
+    }
+
+    /// Waits until the first resource and the keys begin with these texts.
+    fn wait_for_resource(&self, first: &str, keys: &str) {
+        self.wait(|lines| lines[3].starts_with(first) && lines[9].starts_with(keys));
+    }
+
+    /// Waits until the program ends, which leaves the terminal as it was.
+    fn wait_for_end(&self, top: &mut Child) {
+        assert_eq!(top.wait().unwrap().code(), Some(0));
+        while self.emulator().screen().alternate_screen() {
+            std::thread::sleep(WAIT);
+        }
+        let is_hidden = self.emulator().screen().hide_cursor();
+        assert!(self.echoes() && !is_hidden);
     }
 
     fn echoes(&self) -> bool {
@@ -78,7 +132,7 @@ impl Terminal {
 }
 
 #[tokio::test]
-async fn top_shows_what_is_new_and_restores_the_terminal_however_it_ends() {
+async fn top_restores_the_terminal_however_it_ends() {
     let server = Server::start();
     let names: Vec<String> = (0..20).map(|i| format!("tenant/t{i:02}")).collect();
     let clients: Vec<_> = names
@@ -86,28 +140,22 @@ async fn top_shows_what_is_new_and_restores_the_terminal_however_it_ends() {
         .map(|name| ("envoy-1/a", name.as_str(), 10.0))
         .collect();
     server.refresh(&clients).await;
-    for end in ["q", "INT", "TERM", "HUP"] {
+    for end in ["q", "\u{3}", "INT", "TERM", "HUP"] {
         let mut terminal = Terminal::open();
-        let args = ["top", "--interval", "200ms", "--server", &server.url];
-        let mut top = terminal.run(&args);
-        terminal.wait_for("SCOPE", 3);
+        let mut top = terminal.run(&server.url);
+        terminal.wait_for_resource("tenant/t00", "s sort");
+        terminal.wait(|lines| lines[9].ends_with("20 of 20 resources"));
         assert!(!terminal.echoes(), "keys are shown");
-        assert!(terminal.shown.starts_with(ENTER), "{:?}", terminal.shown);
-        if end == "q" {
-            terminal.outside.write_all(b"xq").unwrap();
+        assert!(terminal.emulator().screen().alternate_screen());
+        if end.len() == 1 {
+            terminal.press("x");
+            terminal.press(end);
         } else {
             let pid = top.id().to_string();
             let kill = Command::new("kill").args(["-s", end, &pid]).status();
             assert!(kill.unwrap().success());
         }
-        terminal.wait_for(LEAVE, 1);
-        assert_eq!(top.wait().unwrap().code(), Some(0), "{end}");
-        assert!(terminal.echoes(), "{end} leaves the terminal as it was not");
-        let frame = terminal.shown.split("\u{1b}[H").nth(1).unwrap();
-        assert!(
-            frame.contains("tenant/t00") && !frame.contains("tenant/t10"),
-            "{frame:?}"
-        );
+        terminal.wait_for_end(&mut top);
     }
 }
 
@@ -121,34 +169,41 @@ async fn top_sorts_filters_and_pauses_by_the_keys_that_it_shows() {
     ];
     server.refresh(&clients).await;
     let mut terminal = Terminal::open();
-    let mut top = terminal.run(&["top", "--interval", "200ms", "--server", &server.url]);
+    let mut top = terminal.run(&server.url);
     let keys = "s sort [demand]   / filter   p pause   r now   q quit   3 of 3 resources";
-    assert!(terminal.first_row_above(keys).starts_with("tenant/acme"));
+    terminal.wait_for_resource("tenant/acme", keys);
+    terminal.press("s");
+    terminal.wait_for_resource("tenant/bee", "s sort [wants]");
+    terminal.press("/route\r");
+    let keys = "s sort [wants]   / filter [route]   p pause   r now   q quit   1 of 3 resources";
+    terminal.wait_for_resource("route/x", keys);
 
-    terminal.outside.write_all(b"s").unwrap();
-    let row = terminal.first_row_above("s sort [wants]");
-    assert!(row.starts_with("tenant/bee"), "{row}");
-
-    terminal.outside.write_all(b"/route\n").unwrap();
-    let keys = "/ filter [route]   p pause   r now   q quit   1 of 3 resources";
-    let row = terminal.first_row_above(keys);
-    assert!(row.starts_with("route/x"), "{row}");
-
-    terminal.outside.write_all(b"p").unwrap();
-    terminal.wait_for("p go on", 1);
+    terminal.press("p");
+    let paused = "s sort [wants]   / filter [route]   p go on   r now   q quit";
+    terminal.wait_for_resource("route/x", &format!("{paused}   1 of 3 resources"));
     server.refresh(&[("envoy-2/b", "route/y", 1000.0)]).await;
-    terminal.wait_for("p go on", 5);
-    assert!(
-        !terminal.shown.contains("of 4 resources"),
-        "{:?}",
-        terminal.shown
-    );
-    terminal.outside.write_all(b"r").unwrap();
-    let row = terminal.first_row_above("2 of 4 resources");
-    assert!(row.starts_with("route/y"), "{row}");
-    terminal.outside.write_all(b"pq").unwrap();
-    terminal.wait_for(LEAVE, 1);
-    assert_eq!(top.wait().unwrap().code(), Some(0));
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    terminal.wait_for_resource("route/x", &format!("{paused}   1 of 3 resources"));
+    terminal.press("r");
+    terminal.wait_for_resource("route/y", &format!("{paused}   2 of 4 resources"));
+    terminal.press("pq");
+    terminal.wait_for_end(&mut top);
+}
+
+#[tokio::test]
+async fn top_fits_wide_names_and_a_terminal_that_becomes_narrow() {
+    let server = Server::start();
+    server.refresh(&[("envoy-1/a", "日本/acme", 90.0)]).await;
+    let mut terminal = Terminal::open();
+    let mut top = terminal.run(&server.url);
+    terminal.wait_for_resource("日本/acme  requests", "s sort");
+    terminal.resize(NARROW);
+    terminal.wait(|lines| {
+        lines[3].starts_with("日本/acme  requests")
+            && lines[9] == "s sort [demand]   / filter   p pause   r"
+    });
+    terminal.press("q");
+    terminal.wait_for_end(&mut top);
 }
 
 #[tokio::test]
@@ -156,11 +211,10 @@ async fn top_outlives_the_coordinator_and_says_that_it_is_away() {
     let server = Server::start();
     let mut terminal = Terminal::open();
     let url = server.url.clone();
-    let mut top = terminal.run(&["top", "--interval", "200ms", "--server", &url]);
-    terminal.wait_for("no client has or wants a lease", 1);
+    let mut top = terminal.run(&url);
+    terminal.wait_for(2, "no client has or wants a lease");
     drop(server);
-    terminal.wait_for(&format!("no answer from {url}"), 2);
-    terminal.outside.write_all(b"q").unwrap();
-    terminal.wait_for(LEAVE, 1);
-    assert_eq!(top.wait().unwrap().code(), Some(0));
+    terminal.wait_for(2, &format!("no answer from {url}"));
+    terminal.press("q");
+    terminal.wait_for_end(&mut top);
 }
