@@ -34,7 +34,6 @@ def main(tollgate, selenium, grpcio, proto, screenshots, name=""):
 
 def tests(name):
     """Returns the tests of all files whose names contain `name`, in the order in which they are to run."""
-    import docs_page
     import forms
     import hostile
     import keeping
@@ -42,7 +41,7 @@ def tests(name):
     import scope_page
     import status_page
 
-    files = [status_page, forms, keeping, scope_page, docs_page, hostile, layout]
+    files = [status_page, forms, keeping, scope_page, hostile, layout]
     found = [test for file in files for test in file.TESTS if name in test.__name__]
     if not found:
         sys.exit(f"no test has {name!r} in its name")

@@ -103,7 +103,7 @@ impl Entrance {
             "/healthz" | "/readyz" => Self::Health,
             // A query may ask for scopes that requests have named, which `public` does not open.
             "/metrics" if request.uri().query().is_none() => Self::Metrics,
-            "/" | "/v1/docs" | "/v1/openapi.json" => Self::Status,
+            "/" | "/v1/openapi.json" => Self::Status,
             path if path.starts_with("/scopes/") || path.starts_with("/groups/") => Self::Status,
             _ => Self::Read,
         }

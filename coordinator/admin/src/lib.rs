@@ -152,7 +152,6 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(page::overview::get))
         .routes(routes!(page::scope::get))
         .routes(routes!(page::group::get))
-        .routes(routes!(page::docs::get))
         .routes(routes!(status::get))
         .routes(routes!(history::route::get))
         .routes(routes!(scopes::list))

@@ -21,7 +21,6 @@ mod bar;
 mod chart;
 mod client_table;
 mod cluster;
-pub(super) mod docs;
 pub(super) mod error;
 pub(super) mod group;
 mod legend;
@@ -102,7 +101,7 @@ impl Page {
                 a.brand href="/" { "Tollgate" }
                 nav aria-label="Pages" {
                     a href="/" { "Status" }
-                    a href="/v1/docs" { "API" }
+                    a href="/v1/openapi.json" { "API" }
                 }
                 @if self.is_live {
                     p { span #updated { "updated " (now) " UTC" } span #trouble role="alert" {} }

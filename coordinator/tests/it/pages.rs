@@ -82,18 +82,3 @@ async fn a_problem_is_a_page_for_browsers_and_json_for_programs() {
         assert_eq!(problem.json()["status"], status);
     }
 }
-
-#[tokio::test]
-async fn the_description_has_a_page() {
-    let coordinator = Coordinator::with(YAML, Start::Fresh).await;
-    let page = coordinator.get("/v1/docs").await;
-    assert_eq!(page.status, 200);
-    let api = coordinator.get("/v1/openapi.json").await.json();
-    for item in api["paths"].as_object().unwrap().values() {
-        for operation in item.as_object().unwrap().values() {
-            let id = operation["operationId"].as_str().unwrap();
-            let section = format!("<section class=\"operation\" id=\"{id}\">");
-            assert!(page.body.contains(&section), "{id}");
-        }
-    }
-}
