@@ -11,13 +11,13 @@ use axum::{Json, Router, routing};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tollgate_config::catalog::check::{ConfigError, ConfigErrors};
-use tollgate_config::catalog::quantity::{self, QuantityUnit};
 use tollgate_config::catalog::{
     Catalog, CatalogEntry, GroupKind, MemberKind, ObjectKind, OverrideKind, RaiseKind,
     WriteOutcome, name,
 };
 use tollgate_config::writer::WriteError;
 use tollgate_core::lease::Unit;
+use tollgate_core::quantity::{self, QuantityUnit};
 use utoipa::ToSchema;
 
 use self::description::{Texts, describe};

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use tollgate_admin::view::ClientDetail;
+use tollgate_core::quantity::duration_text;
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
@@ -56,7 +57,7 @@ impl Drain {
         }
         let client: ClientDetail = reply.read()?;
         match client.drained_for_ms {
-            Some(ms) => self.report(&format!("is drained for {}", print::duration(ms))),
+            Some(ms) => self.report(&format!("is drained for {}", duration_text(ms))),
             None => self.report("is not drained"),
         }
     }

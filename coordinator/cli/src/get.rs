@@ -5,6 +5,7 @@ use serde::Serialize;
 use tollgate_admin::view::{
     AttachmentView, ClientDetail, GroupDetail, LeaseView, OverrideView, RaiseView,
 };
+use tollgate_core::quantity::duration_text;
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
@@ -109,15 +110,15 @@ fn definition(
 /// Prints a client's lease of each resource.
 fn leases(client: &ClientDetail) -> Result<(), Failure> {
     if let Some(ms) = client.drained_for_ms {
-        print::lines(&format!("drained for {}", print::duration(ms)))?;
+        print::lines(&format!("drained for {}", duration_text(ms)))?;
     }
     let row = |lease: &LeaseView| {
         vec![
             lease.scope.clone(),
             lease.unit.clone(),
-            print::amount(&lease.unit, lease.has),
-            print::amount(&lease.unit, lease.wants),
-            print::duration(lease.expires_in_ms),
+            lease.has.text(&lease.unit),
+            lease.wants.text(&lease.unit),
+            duration_text(lease.expires_in_ms),
         ]
     };
     let rows = client.leases.iter().map(row).collect();

@@ -9,6 +9,7 @@ use tollgate_admin::view::{
     MatchView, OverridePage, OverrideView, RaisePage, RaiseView, ScopePage, ScopeSummary,
     UnitSummary,
 };
+use tollgate_core::quantity::duration_text;
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
@@ -197,11 +198,11 @@ fn scope(scope: &ScopeSummary) -> Vec<Row> {
         vec![
             ("SCOPE", scope.scope.clone()),
             ("UNIT", unit.clone()),
-            ("CAPACITY", print::amount(unit, resource.capacity)),
-            ("HAS", print::amount(unit, resource.sum_has)),
-            ("WANTS", print::amount(unit, resource.sum_wants)),
+            ("CAPACITY", resource.capacity.text(unit)),
+            ("HAS", resource.sum_has.text(unit)),
+            ("WANTS", resource.sum_wants.text(unit)),
             ("CLIENTS", resource.client_count.to_string()),
-            ("LEARNING", print::or_dash(learning.map(print::duration))),
+            ("LEARNING", print::or_dash(learning.map(duration_text))),
         ]
     };
     scope.units.iter().map(row).collect()
@@ -218,7 +219,7 @@ fn client_of(client: &ClientSummary) -> Vec<Row> {
 fn limit(one: &MatchView) -> Vec<Row> {
     let capacity = |unit: &str| {
         let limit = one.units.get(unit);
-        limit.map_or_else(String::new, |limit| print::amount(unit, limit.capacity))
+        limit.map_or_else(String::new, |limit| limit.capacity.text(unit))
     };
     vec![vec![
         ("MATCH", one.r#match.clone()),

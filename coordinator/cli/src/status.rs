@@ -2,9 +2,10 @@
 
 use clap::Args;
 use tollgate_admin::view::{
-    Amount, BorrowedStatus, BusyResource, ClusterStatus, NodeStatus, ParentStatus, ResourceStats,
+    BorrowedStatus, BusyResource, ClusterStatus, NodeStatus, ParentStatus, ResourceStats,
     ShardStatus, Status as Answer, UnmatchedLimit,
 };
+use tollgate_core::quantity::{amount_text, duration_text};
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
@@ -49,8 +50,8 @@ pub(super) fn head(server: &str, status: &Answer) -> String {
         "{server}  version {}  epoch {}  up {}  {} refreshes/s{silent}",
         status.version,
         status.epoch,
-        print::duration(status.uptime_ms),
-        print::number("", status.refreshes_per_second),
+        duration_text(status.uptime_ms),
+        amount_text("", status.refreshes_per_second),
     ))
 }
 
@@ -76,7 +77,7 @@ fn unmatched(status: &Answer) -> Result<(), Failure> {
     let Some(rules) = status.rules.as_ref().filter(|_| !limits.is_empty()) else {
         return Ok(());
     };
-    let time = print::duration(rules.known_for_ms);
+    let time = duration_text(rules.known_for_ms);
     let row = |limit: &UnmatchedLimit| {
         let source = limit.source.name().to_owned();
         vec![limit.r#match.clone(), source, limit.reason(&time)]
@@ -101,9 +102,9 @@ fn limited(resource: &BusyResource) -> Option<Vec<String>> {
     Some(vec![
         scope.clone(),
         unit.clone(),
-        print::amount(unit, summary.sum_has),
-        print::amount(unit, summary.sum_wants),
-        print::amount(unit, limited_by.at_most),
+        summary.sum_has.text(unit),
+        summary.sum_wants.text(unit),
+        limited_by.at_most.text(unit),
         limited_by.whose.clone(),
     ])
 }
@@ -122,7 +123,7 @@ fn shard(shard: &ShardStatus) -> Vec<String> {
         shard.shard.to_string(),
         print::or_dash(shard.master.as_ref()),
         print::or_dash(shard.epoch),
-        print::or_dash(shard.term_left_ms.map(print::duration)),
+        print::or_dash(shard.term_left_ms.map(duration_text)),
         print::or_dash(shard.learning_count),
     ]
 }
@@ -138,8 +139,8 @@ fn node(answers: &str, node: &NodeStatus) -> Vec<String> {
     vec![
         node.node.clone(),
         state.to_owned(),
-        print::or_dash(node.uptime_ms.map(print::duration)),
-        print::or_dash(rate.map(|rate| print::number("", rate))),
+        print::or_dash(node.uptime_ms.map(duration_text)),
+        print::or_dash(rate.map(|rate| amount_text("", rate))),
         node.grpc.clone(),
         node.http.clone(),
     ]
@@ -148,7 +149,7 @@ fn node(answers: &str, node: &NodeStatus) -> Vec<String> {
 /// Prints how the parent is doing, and what it lends.
 fn parent(parent: &ParentStatus) -> Result<(), Failure> {
     let answered = match parent.answered_ms_ago {
-        Some(ago) => format!("answered {} ago", print::duration(ago)),
+        Some(ago) => format!("answered {} ago", duration_text(ago)),
         None => "has not answered yet".to_owned(),
     };
     let mut line = format!("parent {}  {answered}", parent.address);
@@ -167,7 +168,7 @@ fn parent(parent: &ParentStatus) -> Result<(), Failure> {
 }
 
 fn borrowed((unit, sums): (&String, &BorrowedStatus)) -> Vec<String> {
-    let amount = |value: f64| print::amount(unit, Amount::Number(value));
+    let amount = |value: f64| amount_text(unit, value);
     let bands = sums.wants.iter();
     let bands = bands.map(|(band, wants)| format!("{band}: {}", amount(*wants)));
     vec![
@@ -178,7 +179,7 @@ fn borrowed((unit, sums): (&String, &BorrowedStatus)) -> Vec<String> {
 }
 
 fn row((unit, sums): (&String, &ResourceStats)) -> Vec<String> {
-    let amount = |value: f64| print::amount(unit, Amount::Number(value));
+    let amount = |value: f64| amount_text(unit, value);
     vec![
         unit.clone(),
         sums.resources.to_string(),

@@ -11,8 +11,8 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use tollgate_admin::view::Status;
-use tollgate_net::clock::Clock;
 use tollgate_core::units::Instant;
+use tollgate_net::clock::Clock;
 
 use self::keys::{KeyEffect, TopView};
 use crate::client::{Call, Client, Reply};

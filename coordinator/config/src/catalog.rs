@@ -24,7 +24,6 @@ pub mod limits;
 mod merge;
 pub mod metrics;
 pub mod name;
-pub mod quantity;
 mod raise;
 mod resolve;
 mod resolver;

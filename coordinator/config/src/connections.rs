@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use tollgate_core::quantity::{QuantityUnit, parse};
 use tollgate_core::units::MICRO;
 use tollgate_net::connections::{CALL_BYTES_MIN, ConnectionBounds, IDLE_TIMEOUT_MIN};
 
 use super::bounds::count;
 use crate::catalog::check::{Check, Rule, duration};
-use crate::catalog::quantity::{QuantityUnit, parse};
 use crate::catalog::spec::LocatedScalar;
 
 /// The longest deadline that can be configured; more would mean none.

@@ -11,7 +11,7 @@ use tollgate_core::lease::Unit;
 use super::fields::unknown_field;
 use super::{ENTRIES_MAX, FILE_LEN_MAX};
 use crate::catalog::check::{ConfigError, ConfigErrors, join};
-use crate::catalog::quantity::{QuantityUnit, parse};
+use tollgate_core::quantity::{QuantityUnit, parse};
 
 /// The most scalars, lists and mappings in a file, also those that aliases stand for.
 const NODES_MAX: usize = 50 * ENTRIES_MAX;

@@ -116,12 +116,7 @@ async fn a_password_is_only_taken_for_pages() {
     let basic = |text: &str| format!("Basic {}", BASE64_STANDARD.encode(text));
     let password = basic(&format!("anyone:{}", guarded.admin.text));
     let ask = |method, path, value: &str| Ask::new(method, path).header("authorization", value);
-    let pages = [
-        "/",
-        "/scopes/tenant/a",
-        "/groups/x",
-        "/v1/openapi.json",
-    ];
+    let pages = ["/", "/scopes/tenant/a", "/groups/x", "/v1/openapi.json"];
     for path in pages {
         assert_ne!(
             guarded.status(&ask("GET", path, &password)).await,

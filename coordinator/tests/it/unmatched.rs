@@ -69,7 +69,7 @@ async fn a_limit_of_a_rule_that_no_client_asks_for_is_marked() {
     assert_eq!(status["unmatched_limits"][0], first);
     assert_eq!(status["unmatched_limits"][3]["source"], "override");
     let page = coordinator.get("/").await.body;
-    let reason = "no client has asked for a rule called tennant in the last 10 min";
+    let reason = "no client has asked for a rule called tennant in the last 10m";
     assert!(page.contains("<bdi>tennant/*</bdi>"), "{page}");
     assert!(
         page.contains(reason) && page.contains("; did you mean tenant?"),

@@ -36,6 +36,7 @@ mod lease_times;
 pub mod limit;
 pub mod message;
 pub mod pool;
+pub mod quantity;
 pub mod resource;
 mod round;
 pub mod share;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::limit::Algorithm;
+use tollgate_core::quantity::amount_text;
 use tollgate_sim::simulation::live::{CoordinatorStatus, EnvoyStatus};
 
 use crate::settings::{NAMES, Settings};
@@ -193,17 +194,9 @@ impl Scene<'_> {
 
 // === free functions ===
 
-/// Returns a rate as people read it.
+/// Returns a rate in a few digits.
 pub(crate) fn rate_text(rate: f64) -> String {
-    let text = match rate {
-        rate if rate >= 100.0 => format!("{rate:.0}"),
-        rate if rate >= 10.0 => format!("{rate:.1}"),
-        rate => format!("{rate:.2}"),
-    };
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
+    amount_text("requests", rate)
 }
 
 /// Returns the state of an Envoy in a few words.

@@ -1,6 +1,7 @@
 //! Amounts of units.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tollgate_core::quantity::amount_text;
 use tollgate_core::units::Capacity;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -16,6 +17,16 @@ pub enum Amount {
 }
 
 // === impl Amount ===
+
+impl Amount {
+    /// Returns this amount of the unit of that name in a few digits, or the word `unlimited`.
+    pub fn text(self, unit: &str) -> String {
+        match self {
+            Self::Unlimited => "unlimited".to_owned(),
+            Self::Number(amount) => amount_text(unit, amount),
+        }
+    }
+}
 
 impl From<Capacity> for Amount {
     fn from(capacity: Capacity) -> Self {

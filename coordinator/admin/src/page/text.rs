@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use maud::{Markup, Render, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tollgate_core::quantity::amount_text;
+pub(super) use tollgate_core::quantity::duration_text as duration;
 
 use crate::lease_view::Amount;
 
@@ -114,13 +116,9 @@ pub(super) fn owner(whose: &str) -> Markup {
     }
 }
 
-/// An amount of `unit`, as people write it.
+/// Returns an amount of `unit` in a few digits.
 pub(super) fn amount(unit: &str, amount: Amount) -> String {
-    match amount {
-        Amount::Unlimited => "unlimited".to_owned(),
-        Amount::Number(value) if is_bytes(unit) => bytes(value),
-        Amount::Number(value) => number(value),
-    }
+    amount.text(unit)
 }
 
 /// Returns whether `unit` counts bytes.
@@ -139,23 +137,9 @@ pub(super) fn unit_words(unit: &str) -> &str {
     }
 }
 
-/// A number with at most one decimal, and a space between thousands.
+/// Returns a number in a few digits.
 pub(super) fn number(value: f64) -> String {
-    let text = format!("{value:.1}");
-    let text = text.strip_suffix(".0").unwrap_or(&text);
-    let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
-    let mut out = String::new();
-    for (i, digit) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) {
-            out.push('\u{202f}');
-        }
-        out.push(digit);
-    }
-    if !rest.is_empty() {
-        out.push('.');
-        out.push_str(rest);
-    }
-    out
+    amount_text("", value)
 }
 
 /// A count.
@@ -167,34 +151,6 @@ pub(super) fn count(value: usize) -> String {
 pub(super) fn counted(value: usize, noun: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(value))
-}
-
-/// A number of bytes in the unit that suits it.
-fn bytes(value: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = value;
-    let mut name = units[0];
-    for next in &units[1..] {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        name = next;
-    }
-    format!("{}\u{a0}{name}", number(value))
-}
-
-/// A duration in its two largest units.
-pub(super) fn duration(ms: u64) -> String {
-    let s = ms / 1000;
-    let (d, h, m) = (s / 86_400, s / 3600 % 24, s / 60 % 60);
-    match (d, h, m) {
-        (0, 0, 0) if s < 10 => format!("{s}.{} s", ms % 1000 / 100),
-        (0, 0, 0) => format!("{s} s"),
-        (0, 0, _) => format!("{m} min {} s", s % 60),
-        (0, ..) => format!("{h} h {m} min"),
-        _ => format!("{d} d {h} h"),
-    }
 }
 
 /// The time of the day at `since_1970`, in UTC.
@@ -262,36 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_as_people_write_them() {
-        let rows = [
-            ("requests", 0.0, "0"),
-            ("requests", 999.95, "1\u{202f}000"),
-            ("requests", 1_234_567.25, "1\u{202f}234\u{202f}567.2"),
-            ("request_bytes", 1023.0, "1\u{202f}023\u{a0}B"),
-            ("response_bytes", 52_428_800.0, "50\u{a0}MiB"),
-            ("request_bytes", 1e18, "909\u{202f}494.7\u{a0}TiB"),
-        ];
-        for (unit, value, want) in rows {
-            assert_eq!(amount(unit, Amount::Number(value)), want, "{value}");
-        }
-        assert_eq!(amount("requests", Amount::Unlimited), "unlimited");
+    fn counts_and_times_are_as_people_write_them() {
         assert_eq!(counted(1, "client"), "1 client");
-        assert_eq!(counted(2004, "client"), "2\u{202f}004 clients");
-    }
-
-    #[test]
-    fn durations_have_two_units() {
-        let rows = [
-            (0, "0.0 s"),
-            (9_950, "9.9 s"),
-            (59_999, "59 s"),
-            (61_000, "1 min 1 s"),
-            (3_660_000, "1 h 1 min"),
-            (90_000_000, "1 d 1 h"),
-        ];
-        for (ms, want) in rows {
-            assert_eq!(duration(ms), want, "{ms}");
-        }
+        assert_eq!(counted(2004, "client"), "2004 clients");
         let at = Duration::from_secs(86_400 * 20_000 + 3_723);
         assert_eq!(time_of_day(at), "01:02:03");
     }

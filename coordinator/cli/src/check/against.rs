@@ -3,6 +3,7 @@
 use tollgate_admin::view::{RuleStatus, Status};
 use tollgate_config::Config;
 use tollgate_config::catalog::check::ConfigError;
+use tollgate_core::quantity::duration_text;
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
@@ -20,7 +21,7 @@ pub(super) fn warnings(config: &Config, client: &Client) -> Result<Vec<ConfigErr
         print::note(&format!("not compared with {}: {reason}", client.server()));
         return Ok(Vec::new());
     };
-    Ok(config.unmatched_warnings(&known, &print::duration(rules.known_for_ms)))
+    Ok(config.unmatched_warnings(&known, &duration_text(rules.known_for_ms)))
 }
 
 /// The reason for which the rules are not known.
@@ -34,7 +35,7 @@ fn reason(status: &Status) -> String {
             "no client has asked it yet".to_owned()
         }
         Some(rules) => {
-            let time = print::duration(rules.known_for_ms);
+            let time = duration_text(rules.known_for_ms);
             format!("it has known its clients for {time}, and needs two minutes")
         }
     }

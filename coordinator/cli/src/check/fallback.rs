@@ -73,7 +73,7 @@ impl Fallback {
     }
 
     fn row(&self) -> Vec<String> {
-        let amount = |amount| print::amount(self.unit, amount);
+        let amount = |amount: Amount| amount.text(self.unit);
         vec![
             self.of.clone(),
             self.unit.to_owned(),

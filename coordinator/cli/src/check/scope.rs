@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use tollgate_admin::view::LimitView;
+use tollgate_admin::view::{Amount, LimitView};
 use tollgate_config::catalog::{Catalog, LimitSource};
 use tollgate_config::{Config, HoldingLimits, LimitOrigin, ScopeExplanation};
 use tollgate_core::lease::{ResourceId, Unit};
@@ -189,7 +189,7 @@ fn row(answer: &UnitAnswer) -> Vec<String> {
         why,
         ..
     } = answer;
-    let amount = |amount| print::amount(unit, amount);
+    let amount = |amount: Amount| amount.text(unit);
     let burst = limit.as_ref().filter(|_| *unit != Unit::Concurrency.name());
     vec![
         (*unit).to_owned(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_admin::view::{Amount, LimitView, MemberView, SafeView, ScopeLimits, SourceView};
+use tollgate_core::quantity::{amount_text, duration_text};
 
 use crate::failure::Failure;
 use crate::print;
@@ -91,7 +92,7 @@ fn raised(until: u64) -> String {
 
 fn rows(from: &str, units: &BTreeMap<String, LimitView>) -> Vec<Vec<String>> {
     let row = |(unit, limit): (&String, &LimitView)| {
-        let amount = |amount| print::amount(unit, amount);
+        let amount = |amount: Amount| amount.text(unit);
         vec![
             from.to_owned(),
             unit.clone(),
@@ -99,8 +100,8 @@ fn rows(from: &str, units: &BTreeMap<String, LimitView>) -> Vec<Vec<String>> {
             amount(limit.burst),
             safe(unit, limit.safe),
             limit.algorithm.clone(),
-            print::duration(limit.lease_ms),
-            print::duration(limit.refresh_ms),
+            duration_text(limit.lease_ms),
+            duration_text(limit.refresh_ms),
         ]
     };
     units.iter().map(row).collect()
@@ -110,6 +111,6 @@ fn safe(unit: &str, safe: Option<SafeView>) -> String {
     match safe {
         None => "-".to_owned(),
         Some(SafeView::Dynamic(_)) => "dynamic".to_owned(),
-        Some(SafeView::Amount(value)) => print::amount(unit, Amount::Number(value)),
+        Some(SafeView::Amount(value)) => amount_text(unit, value),
     }
 }

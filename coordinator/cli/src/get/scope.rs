@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use anyhow::anyhow;
 use serde::Serialize;
 use tollgate_admin::view::{
-    BucketView, ResourceClient, ScopeDetail, ScopeLimits, TrafficView, UnitDetail, UnitSummary,
+    Amount, BucketView, ResourceClient, ScopeDetail, ScopeLimits, TrafficView, UnitDetail,
+    UnitSummary,
 };
 
 use super::limit;
@@ -13,6 +14,7 @@ use crate::client::{Call, Client};
 use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::print;
+use tollgate_core::quantity::duration_text;
 
 /// The most throttled clients that are named in a line; the table has all.
 const NAMED_MAX: usize = 3;
@@ -86,10 +88,10 @@ fn clients(scope: &str, unit: &str, resource: &UnitDetail) -> Result<(), Failure
     let rows = clients.into_iter().map(|client| {
         vec![
             client.client.clone(),
-            print::amount(unit, client.has),
-            print::amount(unit, client.wants),
-            print::duration(client.expires_in_ms),
-            print::or_dash(client.throttled_for_ms.map(print::duration)),
+            client.has.text(unit),
+            client.wants.text(unit),
+            duration_text(client.expires_in_ms),
+            print::or_dash(client.throttled_for_ms.map(duration_text)),
         ]
     });
     print::table("CLIENT|HAS|WANTS|EXPIRES|THROTTLED", rows.collect())
@@ -114,7 +116,7 @@ fn throttled(clients: &[ResourceClient]) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let longest = print::duration(*longest);
+    let longest = duration_text(*longest);
     Some(format!(
         "throttled for {longest}: {}{more}",
         named.join(", ")
@@ -128,7 +130,7 @@ fn sums(unit: &str, resource: &UnitDetail) -> String {
         waiting_count,
         ..
     } = resource;
-    let amount = |amount| print::amount(unit, amount);
+    let amount = |amount: Amount| amount.text(unit);
     format!(
         "{unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {waiting_count}{}{}{}{}",
         amount(summary.capacity),
@@ -167,7 +169,7 @@ fn bucket(summary: &UnitSummary) -> String {
 
 fn limited_by(unit: &str, summary: &UnitSummary) -> String {
     summary.limited_by.as_ref().map_or_else(String::new, |by| {
-        let at_most = print::amount(unit, by.at_most);
+        let at_most = by.at_most.text(unit);
         format!(", limited by {} to {at_most}", print::plain(&by.whose))
     })
 }
@@ -175,13 +177,12 @@ fn limited_by(unit: &str, summary: &UnitSummary) -> String {
 fn learning(summary: &UnitSummary) -> String {
     match summary.learning_ms {
         0 => String::new(),
-        ms => format!(", learning for {}", print::duration(ms)),
+        ms => format!(", learning for {}", duration_text(ms)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tollgate_admin::view::Amount;
 
     use super::*;
 

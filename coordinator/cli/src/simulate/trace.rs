@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use csv::{Position, ReaderBuilder, StringRecord, Trim};
@@ -69,7 +70,7 @@ fn point(record: &StringRecord) -> anyhow::Result<(Span, Amount)> {
         return Err(anyhow!("{line:?} is not `<seconds>,<requests per second>`"));
     };
     let at = match at.parse::<f64>() {
-        Ok(_) => format!("{at}s").parse::<Span>()?,
+        Ok(seconds) => Span(Duration::try_from_secs_f64(seconds)?),
         Err(_) => at.parse::<Span>()?,
     };
     Ok((at, rate.parse::<Amount>()?))

@@ -9,6 +9,7 @@ use tollgate_admin::view::{Amount, BusyResource, Status, UnitSummary};
 
 use super::keys::TopView;
 use crate::{print, status};
+use tollgate_core::quantity::duration_text;
 
 /// Length of a bar, in characters.
 const BAR_LEN: usize = 20;
@@ -96,7 +97,7 @@ fn row(resource: &BusyResource) -> Vec<String> {
         throttled_for_ms,
         ..
     } = resource;
-    let amount = |amount| print::amount(unit, amount);
+    let amount = |amount: Amount| amount.text(unit);
     vec![
         scope.clone(),
         unit.clone(),
@@ -125,7 +126,7 @@ fn refused(summary: &UnitSummary) -> String {
 
 /// Returns the time for which a client has got less than it wants, for the end of a row.
 fn throttled(time_ms: Option<u64>) -> String {
-    time_ms.map_or_else(String::new, |ms| format!(" for {}", print::duration(ms)))
+    time_ms.map_or_else(String::new, |ms| format!(" for {}", duration_text(ms)))
 }
 
 /// Returns a bar, and the wanted part of what the limit that binds leaves.

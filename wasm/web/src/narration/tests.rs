@@ -107,18 +107,3 @@ fn an_envoy_with_less_than_others_has_all_that_it_asks_for() {
         "{text}"
     );
 }
-
-#[test]
-fn rates_have_three_digits_or_more_where_they_are_whole() {
-    let rows = [
-        (0.0, "0"),
-        (0.25, "0.25"),
-        (12.34, "12.3"),
-        (20.0, "20"),
-        (100.0, "100"),
-        (1234.5, "1234"),
-    ];
-    for (rate, want) in rows {
-        assert_eq!(rate_text(rate), want);
-    }
-}

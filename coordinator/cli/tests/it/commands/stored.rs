@@ -205,7 +205,7 @@ fn tenants_and_namespaces_are_attached_and_detached() {
         "-",
         "fair_share",
         "10s",
-        "1.0s",
+        "1s",
     ];
     assert_eq!(words(lines[2]), own, "{limit}");
     assert_eq!(

@@ -53,7 +53,7 @@ async fn a_limit_of_an_unknown_rule_is_shown_and_warned_of() {
     let start =
         "tennant/*      file  no client has asked for a rule called tennant in the last 12m";
     assert!(table.starts_with(start), "{status}");
-    assert!(table.ends_with("s; did you mean tenant?\n"), "{status}");
+    assert!(table.ends_with("; did you mean tenant?\n"), "{status}");
     assert_eq!(table.lines().count(), 1, "{status}");
 
     let checked = run(&check).await;

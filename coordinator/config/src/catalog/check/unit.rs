@@ -9,8 +9,8 @@ use tollgate_core::units::{Capacity, Tokens};
 use super::values::one_of;
 use super::{Check, Rule, join, milliseconds};
 use crate::catalog::limits::UnitLimits;
-use crate::catalog::quantity::{QuantityError, QuantityUnit, of_period, parse, parse_rate};
 use crate::catalog::spec::{LocatedScalar, LocatedValue, UnitFields, Units};
+use tollgate_core::quantity::{QuantityError, QuantityUnit, of_period, parse, parse_rate};
 
 /// Returns the algorithm that `text` names.
 pub(crate) fn algorithm_named(text: &str) -> Option<Algorithm> {

@@ -3,9 +3,15 @@
 //! A number, and after it a decimal suffix (`k`, `M`, `G`, `T`) or a binary one (`Ki`, `Mi`, `Gi`,
 //! `Ti`). A `B` after that means bytes, and is accepted only where bytes are counted: `50MiB` as a
 //! number of requests is a mistake that should not pass for 52 million. A rate may name its period, `10/min`.
+//! Amounts and durations are shown in the same notation, in a few digits.
 
-use tollgate_core::lease::Unit;
-use tollgate_core::units::{Capacity, CapacityError, MICRO};
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+use core::num::NonZeroU64;
+
+use crate::lease::Unit;
+use crate::units::{Capacity, CapacityError, MICRO};
 
 /// Suffixes and their factors. There is no `m`: it could mean a million or a thousandth.
 const SUFFIXES: [(&str, f64); 9] = [
@@ -21,7 +27,12 @@ const SUFFIXES: [(&str, f64); 9] = [
 ];
 
 /// Periods of rates, in seconds. There is no `m`: it could mean a minute or a month.
-const PERIODS: [(&str, u64); 4] = [("s", 1), ("min", 60), ("h", 3600), ("d", 86_400)];
+const PERIODS: [(&str, NonZeroU64); 4] = [
+    ("s", seconds(1)),
+    ("min", seconds(60)),
+    ("h", seconds(3600)),
+    ("d", seconds(86_400)),
+];
 
 /// Unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +59,7 @@ impl QuantityUnit {
 }
 
 /// Reason for which a text is not a quantity.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// It does not begin with a number.
     #[error("{0:?} is not a number")]
@@ -94,7 +105,7 @@ pub enum QuantityError {
 /// The quantity that `text` says.
 ///
 /// ```
-/// use crate::catalog::quantity::{QuantityUnit, parse};
+/// use tollgate_core::quantity::{QuantityUnit, parse};
 /// use tollgate_core::units::Capacity;
 /// assert_eq!(parse("1.5k", QuantityUnit::Requests), Ok(Capacity::from_whole(1500)));
 /// assert_eq!(parse("50MiB", QuantityUnit::Bytes), Ok(Capacity::from_whole(50 << 20)));
@@ -104,7 +115,7 @@ pub enum QuantityError {
 /// # Errors
 /// Which rule `text` breaks.
 pub fn parse(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityError> {
-    let capacity = any_part(text, counted)?;
+    let capacity = capacity(number(text, counted)?, text)?;
     let is_whole = capacity.as_micros().is_multiple_of(MICRO);
     match counted == QuantityUnit::InFlight && !is_whole {
         true => Err(QuantityError::NotWhole(text.to_owned())),
@@ -115,7 +126,7 @@ pub fn parse(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityErro
 /// The rate that `text` says, a quantity for each second unless it names another period.
 ///
 /// ```
-/// use crate::catalog::quantity::{QuantityUnit, parse_rate};
+/// use tollgate_core::quantity::{QuantityUnit, parse_rate};
 /// use tollgate_core::units::Capacity;
 /// assert_eq!(parse_rate("90/min", QuantityUnit::Requests), Ok(Capacity::from_micros(1_500_000)));
 /// assert_eq!(parse_rate("2k/s", QuantityUnit::Requests), Ok(Capacity::from_whole(2000)));
@@ -135,7 +146,7 @@ pub fn parse_rate(text: &str, counted: QuantityUnit) -> Result<Capacity, Quantit
     })?;
     let amount = parse(amount.trim_end(), counted)?.as_micros();
     // To the nearest millionth.
-    let micros = amount.saturating_add(seconds / 2) / seconds;
+    let micros = amount.saturating_add(seconds.get() / 2) / *seconds;
     match micros == 0 && amount > 0 {
         true => Err(QuantityError::TooSmall(text.to_owned())),
         false => Ok(Capacity::from_micros(micros)),
@@ -149,20 +160,92 @@ pub fn of_period(text: &str, counted: QuantityUnit) -> Option<Capacity> {
     parse(amount.trim_end(), counted).ok()
 }
 
-// === free functions ===
-
-/// The quantity, whole or not.
-fn any_part(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityError> {
-    // Also `nan` and `inf`: they are numbers to Rust, and the capacity's error says more.
+/// The number that `text` says, without any bounds: it may be negative or infinite.
+///
+/// # Errors
+/// If it is no number with a suffix for `counted`.
+pub fn number(text: &str, counted: QuantityUnit) -> Result<f64, QuantityError> {
+    // Also `nan` and `inf`: they are numbers to Rust.
     if let Ok(number) = text.parse() {
-        return capacity(number, text);
+        return Ok(number);
     }
     let not_a_number = || QuantityError::NotANumber(text.to_owned());
     let number = text.trim_end_matches(|c: char| c.is_alphabetic());
     let suffix = text.get(number.len()..).unwrap_or_default();
     let number = number.strip_suffix(' ').unwrap_or(number);
     let number: f64 = number.parse().map_err(|_| not_a_number())?;
-    capacity(number * factor(text, suffix, counted)?, text)
+    Ok(number * factor(text, suffix, counted)?)
+}
+
+/// Returns an amount of the unit of that name in at most five digits before a suffix.
+///
+/// ```
+/// use tollgate_core::quantity::amount_text;
+/// assert_eq!(amount_text("requests", 99_999.0), "99999");
+/// assert_eq!(amount_text("requests", 1_234_567.0), "1.23M");
+/// assert_eq!(amount_text("request_bytes", 52_428_800.0), "50MiB");
+/// ```
+pub fn amount_text(unit: &str, amount: f64) -> String {
+    const BYTES: [&str; 5] = ["", "KiB", "MiB", "GiB", "TiB"];
+    const OTHERS: [&str; 5] = ["", "k", "M", "G", "T"];
+    let (step, suffixes, from) = if unit.ends_with("_bytes") {
+        (1024.0, BYTES, 1024.0)
+    } else {
+        (1000.0, OTHERS, 100_000.0)
+    };
+    let mut left = amount;
+    let mut suffixes = suffixes.into_iter().peekable();
+    let mut suffix = suffixes.next().unwrap_or_default();
+    while amount >= from
+        && left >= step
+        && let Some(next) = suffixes.next()
+    {
+        left /= step;
+        suffix = next;
+    }
+    let digits = if left < 10.0 { 2 } else { 1 };
+    format!("{}{suffix}", without_zeros(&format!("{left:.digits$}")))
+}
+
+/// Returns a number of milliseconds in its two largest units.
+///
+/// ```
+/// use tollgate_core::quantity::duration_text;
+/// assert_eq!(duration_text(9_940), "9.9s");
+/// assert_eq!(duration_text(150_000), "2m30s");
+/// ```
+pub fn duration_text(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (large, small, ratio) = match seconds {
+        0..10 => {
+            let tenths = format!("{seconds}.{}", ms % 1000 / 100);
+            return format!("{}s", without_zeros(&tenths));
+        }
+        10..120 => return format!("{seconds}s"),
+        120..7200 => (seconds / 60, seconds % 60, "ms"),
+        7200..172_800 => (seconds / 3600, seconds / 60 % 60, "hm"),
+        _ => (seconds / 86_400, seconds / 3600 % 24, "dh"),
+    };
+    let (first, second) = ratio.split_at(1);
+    match small {
+        0 => format!("{large}{first}"),
+        small => format!("{large}{first}{small}{second}"),
+    }
+}
+
+// === free functions ===
+
+/// A period of a rate.
+const fn seconds(seconds: u64) -> NonZeroU64 {
+    match NonZeroU64::new(seconds) {
+        Some(seconds) => seconds,
+        None => NonZeroU64::MIN,
+    }
+}
+
+/// A number without the zeros that end its decimals.
+fn without_zeros(number: &str) -> &str {
+    number.trim_end_matches('0').trim_end_matches('.')
 }
 
 /// The capacity nearest to `number`, which is written as `text`.
@@ -207,6 +290,8 @@ fn factor(text: &str, suffix: &str, counted: QuantityUnit) -> Result<f64, Quanti
 
 #[cfg(test)]
 mod tests {
+    use std::string::ToString as _;
+
     use super::*;
 
     const UNKNOWN: &str = "which is none of k, M, G, T, Ki, Mi, Gi, Ti";
@@ -285,6 +370,39 @@ mod tests {
             assert_eq!(parse(text, QuantityUnit::Bytes), Ok(want), "{text}");
             let refused = QuantityError::BytesHere(text.to_owned());
             assert_eq!(parse(text, QuantityUnit::Requests), Err(refused), "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_short_and_durations_have_two_units() {
+        let rows = [
+            ("requests", 0.0, "0"),
+            ("requests", 12.345, "12.3"),
+            ("requests", 1.234, "1.23"),
+            ("requests", 100.0, "100"),
+            ("", 99_999.0, "99999"),
+            ("requests", 100_000.0, "100k"),
+            ("requests", 2_500_000.0, "2.5M"),
+            ("request_bytes", 1023.0, "1023"),
+            ("response_bytes", 52_428_800.0, "50MiB"),
+            ("request_bytes", 1e18, "909494.7TiB"),
+        ];
+        for (unit, amount, want) in rows {
+            assert_eq!(amount_text(unit, amount), want);
+        }
+        let rows = [
+            (0, "0s"),
+            (1_000, "1s"),
+            (9_990, "9.9s"),
+            (10_000, "10s"),
+            (61_000, "61s"),
+            (120_000, "2m"),
+            (150_000, "2m30s"),
+            (7_260_000, "2h1m"),
+            (180_000_000, "2d2h"),
+        ];
+        for (ms, want) in rows {
+            assert_eq!(duration_text(ms), want);
         }
     }
 
