@@ -4,12 +4,10 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-use tollgate_config::catalog::check::{ConfigErrors, join};
-use tollgate_config::unknown_field;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use tollgate_config::yaml;
 
-use super::problem::{FieldFault, RestError};
+use super::problem::RestError;
 
 /// The largest body, in bytes: many times the size of all fields.
 pub(super) const BODY_LEN_MAX: usize = 64 << 10;
@@ -17,17 +15,9 @@ pub(super) const BODY_LEN_MAX: usize = 64 << 10;
 /// Media types of bodies, of which a merge patch (RFC 7396) is JSON as well.
 const MEDIA_TYPES: [&str; 2] = ["application/json", "application/merge-patch+json"];
 
-/// The longest value that a rule quotes, in characters.
-const QUOTED_MAX: usize = 40;
-
-/// Body in JSON.
+/// Value of a body in JSON.
 #[derive(Debug)]
-pub(super) struct Body<T> {
-    /// Value that it stands for.
-    pub(super) value: T,
-    /// As it was written, for errors that quote it.
-    written: Value,
-}
+pub(super) struct Body<T>(pub(super) T);
 
 // === impl Body ===
 
@@ -43,40 +33,17 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             StatusCode::PAYLOAD_TOO_LARGE => RestError::TooLarge(BODY_LEN_MAX),
             _ => RestError::Unreadable(rejection.body_text()),
         })?;
-        let written = serde_json::from_slice(&bytes);
-        let written = written.map_err(|error| RestError::Unreadable(error.to_string()))?;
-        // From the bytes, not from the value, which forgets duplicate fields.
-        let mut reader = serde_json::Deserializer::from_slice(&bytes);
-        match serde_path_to_error::deserialize(&mut reader) {
-            Ok(value) => Ok(Self { value, written }),
-            Err(error) => Err(RestError::Invalid(vec![shape(&written, &error)])),
-        }
+        Self::read(&bytes)
     }
 }
 
 impl<T: DeserializeOwned> Body<T> {
-    /// Returns `written` as a value.
-    ///
-    /// # Errors
-    /// If it has not the form of one.
-    pub(super) fn of(written: Value) -> Result<Self, FieldFault> {
-        match serde_path_to_error::deserialize(&written) {
-            Ok(value) => Ok(Self { value, written }),
-            Err(error) => Err(shape(&written, &error)),
-        }
-    }
-}
-
-impl<T> Body<T> {
-    /// Returns the value, and a function that locates errors in the body.
-    pub(super) fn parts(self) -> (T, impl Fn(&ConfigErrors) -> Vec<FieldFault>) {
-        let written = self.written;
-        (self.value, move |errors: &ConfigErrors| {
-            let errors = errors.0.iter();
-            errors
-                .map(|error| at(&written, error.field.clone(), error.rule.clone()))
-                .collect()
-        })
+    fn read(bytes: &[u8]) -> Result<Self, RestError> {
+        let unreadable = |error: &dyn std::error::Error| RestError::Unreadable(error.to_string());
+        let text = str::from_utf8(bytes).map_err(|error| unreadable(&error))?;
+        // JSON is YAML, whose reader has typed errors, but YAML is not JSON.
+        serde_json::from_str::<IgnoredAny>(text).map_err(|error| unreadable(&error))?;
+        Ok(Self(yaml::read(text)?))
     }
 }
 
@@ -92,122 +59,18 @@ fn is_json(headers: &HeaderMap) -> bool {
         .any(|known| kind.eq_ignore_ascii_case(known))
 }
 
-/// Returns the fault in the shape of `written`.
-fn shape(written: &Value, error: &serde_path_to_error::Error<serde_json::Error>) -> FieldFault {
-    if written.is_array() {
-        // The path would lead into it.
-        let rule = "the body is a list, not an object".to_owned();
-        return at(written, String::new(), rule);
-    }
-    let text = error.inner().to_string();
-    let text = text.split(" at line ").next().unwrap_or_default();
-    let mut field = match error.path() {
-        whole if whole.iter().len() == 0 => String::new(),
-        path => path.to_string(),
-    };
-    if let Some((name, rule)) = named(text) {
-        // Of some shapes the path ends before the name.
-        if field.rsplit('.').next() != Some(name) {
-            field = join(&field, name);
-        }
-        return at(written, field, rule);
-    }
-    let rule = match (value(written, &field), text.split_once(", expected ")) {
-        (Some(value), Some((kind, expected))) if kind.starts_with("invalid ") => {
-            let mut value = value.to_string();
-            if value.chars().count() > QUOTED_MAX {
-                value = value.chars().take(QUOTED_MAX).chain(['…']).collect();
-            }
-            format!("{value} is not {expected}")
-        }
-        _ => text.to_owned(),
-    };
-    at(written, field, rule)
-}
-
-/// Returns the field that serde's error `text` names as unknown or duplicate, and the rule it breaks.
-fn named(text: &str) -> Option<(&str, String)> {
-    if let Some(unknown) = text.strip_prefix("unknown field `") {
-        let (name, expected) = unknown.split_once("`, expected ")?;
-        let expected: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
-        return Some((name, unknown_field(name, &expected)));
-    }
-    let name = text.strip_prefix("duplicate field `")?.strip_suffix('`')?;
-    Some((name, "is here twice".to_owned()))
-}
-
-/// `rule` of `field`, with the value that stands there in `written`.
-fn at(written: &Value, field: String, rule: String) -> FieldFault {
-    let value = value(written, &field);
-    FieldFault {
-        value: value.map(|value| match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        }),
-        rule,
-        field,
-    }
-}
-
-fn value<'a>(written: &'a Value, field: &str) -> Option<&'a Value> {
-    let mut steps = field.split('.').filter(|step| !step.is_empty());
-    steps.try_fold(written, |value, step| value.get(step))
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
     use tollgate_config::catalog::spec::GroupSpec;
-    use tollgate_config::catalog::{GroupKind, ObjectKind as _};
 
     use super::*;
-
-    /// Field, value and rule of everything that is wrong with a group.
-    fn faults(written: &Value) -> Vec<(String, Option<String>, String)> {
-        let spec: GroupSpec = serde_json::from_str(&written.to_string()).unwrap();
-        let errors = GroupKind.check("gold", spec).unwrap_err();
-        let faults = errors.0.iter();
-        faults
-            .map(|error| at(written, error.field.clone(), error.rule.clone()))
-            .map(|fault| (fault.field, fault.value, fault.rule))
-            .collect()
-    }
+    use crate::problem::FieldFault;
 
     /// Returns the error in the shape of a group.
     fn shape_fault(body: &str) -> FieldFault {
-        let written = serde_json::from_str(body).unwrap();
-        let mut reader = serde_json::Deserializer::from_str(body);
-        let error = serde_path_to_error::deserialize::<_, GroupSpec>(&mut reader).unwrap_err();
-        shape(&written, &error)
-    }
-
-    #[test]
-    fn a_fault_names_field_value_and_rule() {
-        let rows = [
-            (
-                json!({"requests": {"rate": -5}}),
-                ("requests.rate", Some("-5"), "-5 is negative"),
-            ),
-            (
-                json!({"requests": {"rate": 5, "safe": 6}}),
-                ("requests.safe", Some("6"), "6 is more than the capacity, 5"),
-            ),
-            (
-                json!({"requests": {}}),
-                ("requests.rate", None, "is missing"),
-            ),
-            (
-                json!({"fair_between": "all"}),
-                (
-                    "fair_between",
-                    Some("all"),
-                    "\"all\" is none of members, clients",
-                ),
-            ),
-        ];
-        for (written, (field, value, rule)) in rows {
-            let want = (field.to_owned(), value.map(str::to_owned), rule.to_owned());
-            assert_eq!(faults(&written), [want], "{written}");
+        match Body::<GroupSpec>::read(body.as_bytes()) {
+            Err(RestError::Invalid(mut faults)) => faults.remove(0),
+            other => panic!("{body}: {other:?}"),
         }
     }
 
@@ -217,56 +80,46 @@ mod tests {
         let unknown =
             format!("unknown field, did you mean `requests`? Expected one of requests, {units}");
         let rows = [
-            (
-                "5",
-                "",
-                Some("5"),
-                "5 is not an object like {\"requests\": {\"rate\": 1000}}",
-            ),
-            ("[5]", "", Some("[5]"), "the body is a list, not an object"),
-            ("{\"request\": {}}", "request", Some("{}"), &unknown),
+            ("null", "", None, "is empty"),
+            ("5", "", Some("5"), "`5` is not a mapping"),
+            ("[5]", "", None, "is a list, not a mapping"),
+            ("{\"request\": {}}", "request", None, &unknown),
             (
                 "{\"requests\": 5}",
                 "requests",
                 Some("5"),
-                "5 is not an object like {\"rate\": 1000}",
+                "`5` is not a mapping; write `requests: {rate: 5}`",
             ),
             (
                 "{\"requests\": [5]}",
                 "requests",
-                Some("[5]"),
-                "[5] is not an object like {\"rate\": 1000}",
+                None,
+                "is a list, not a mapping",
             ),
             (
                 "{\"concurrency\": \"5\"}",
                 "concurrency",
                 Some("5"),
-                "\"5\" is not an object like {\"max\": 64}",
+                "`5` is not a mapping; write `concurrency: {max: 5}`",
             ),
             (
                 "{\"concurrency\": {\"rate\": 5}}",
                 "concurrency.rate",
-                Some("5"),
+                None,
                 "unknown field, expected one of max, safe, lease, refresh, min_refresh, headroom, \
                  reserve, algorithm, guaranteed",
             ),
             (
                 "{\"requests\": {\"rate\": 1, \"rate\": 2}}",
                 "requests.rate",
-                Some("2"),
+                None,
                 "is here twice",
             ),
             (
                 "{\"requests\": {\"rate\": [1]}}",
                 "requests.rate",
-                Some("[1]"),
-                "[1] is not a number or a text",
-            ),
-            (
-                "{\"requests\": {\"rate\": 9, \"guaranteed\": {\"5\": null}}}",
-                "requests.guaranteed.5",
-                Some("null"),
-                "null is not a number or a text",
+                None,
+                "is a list, not a single value",
             ),
         ];
         for (body, field, value, rule) in rows {
@@ -294,6 +147,31 @@ mod tests {
             (&*removed.field, &*removed.rule),
             ("requests.learning", rule)
         );
+    }
+
+    #[test]
+    fn all_of_json_is_read_and_nothing_else() {
+        let name = |body: &str| Body::<serde_json::Value>::read(body.as_bytes());
+        let texts = [
+            "{\n\t\"a\":\t\"\\ud83d\\ude00\\/\\u0001\"\n}",
+            "{\"a\":\"😀/\\u0001\"}",
+        ];
+        let [one, other] = texts.map(|body| name(body).unwrap().0);
+        assert_eq!(one, other);
+        assert_eq!(one["a"], "😀/\u{1}");
+        for body in [
+            "a: 1",
+            "{a: 1}",
+            "{\"a\": 'b'}",
+            "{\"a\": &x 1}",
+            "{\"a\": 1} # x",
+            "",
+        ] {
+            assert!(
+                matches!(name(body), Err(RestError::Unreadable(_))),
+                "{body}"
+            );
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use tollgate_config::catalog::WriteRefusal;
+use tollgate_config::catalog::check::ConfigErrors;
 use tollgate_config::catalog::store::StoreError;
 use tollgate_config::tokens::Role;
 use tollgate_config::writer::WriteError;
@@ -98,7 +99,7 @@ pub struct FieldFault {
     /// The way to the field.
     #[schema(example = "requests.rate")]
     pub field: String,
-    /// Its value, as text; absent if it has none.
+    /// Its value, as text, if the rule quotes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// The rule that it breaks.
@@ -217,17 +218,21 @@ impl RestError {
 
 // === impl From ===
 
+impl From<ConfigErrors> for RestError {
+    fn from(errors: ConfigErrors) -> Self {
+        let faults = errors.0.into_iter().map(|error| FieldFault {
+            field: error.field,
+            value: error.value,
+            rule: error.rule,
+        });
+        Self::Invalid(faults.collect())
+    }
+}
+
 impl From<WriteError> for RestError {
     fn from(error: WriteError) -> Self {
         match error {
-            WriteError::Invalid(errors) => {
-                let faults = errors.0.into_iter().map(|error| FieldFault {
-                    field: error.field,
-                    value: None,
-                    rule: error.rule,
-                });
-                Self::Invalid(faults.collect())
-            }
+            WriteError::Invalid(errors) => errors.into(),
             WriteError::Refused(refusal) => refusal.into(),
             WriteError::Store(error) => Self::Store(error),
             WriteError::Stopped => Self::Stopped,

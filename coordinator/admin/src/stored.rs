@@ -10,12 +10,12 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router, routing};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tollgate_config::catalog::check::{ConfigError, ConfigErrors};
+use tollgate_config::catalog::check::ConfigErrors;
 use tollgate_config::catalog::{
     Catalog, CatalogEntry, GroupKind, MemberKind, ObjectKind, OverrideKind, RaiseKind,
     WriteOutcome, name,
 };
-use tollgate_config::writer::WriteError;
+use tollgate_config::yaml;
 use tollgate_core::lease::Unit;
 use tollgate_core::quantity::{self, QuantityUnit};
 use utoipa::ToSchema;
@@ -24,7 +24,7 @@ use self::description::{Texts, describe};
 use super::App;
 use super::body::Body;
 use super::extract::{PageQuery, Path, Query};
-use super::problem::{FieldFault, RestError};
+use super::problem::RestError;
 use super::revision::{Tags, tag};
 
 mod attachments;
@@ -164,14 +164,18 @@ fn add_kind<K: StoredKind>(kind: K, router: Router<App>, document: &mut Value) -
     let get = async move |State(app): State<App>, Path(name): Name, tags: Tags| {
         get(kind, &app, &name.join("/"), &tags)
     };
-    let put =
-        async move |State(app): State<App>, Path(name): Name, tags: Tags, body: Body<K::Spec>| {
-            put(kind, &app, &name.join("/"), &tags, body).await
-        };
-    let patch =
-        async move |State(app): State<App>, Path(name): Name, tags: Tags, body: Body<Value>| {
-            patch(kind, &app, &name.join("/"), &tags, body.value).await
-        };
+    let put = async move |State(app): State<App>,
+                          Path(name): Name,
+                          tags: Tags,
+                          Body(spec): Body<K::Spec>| {
+        put(kind, &app, &name.join("/"), &tags, spec).await
+    };
+    let patch = async move |State(app): State<App>,
+                            Path(name): Name,
+                            tags: Tags,
+                            Body(change): Body<Value>| {
+        patch(kind, &app, &name.join("/"), &tags, change).await
+    };
     let delete = async move |State(app): State<App>, Path(name): Name, tags: Tags| {
         delete(kind, &app, &name.join("/"), &tags).await
     };
@@ -204,16 +208,15 @@ async fn put<K: StoredKind>(
     app: &App,
     name: &str,
     tags: &Tags,
-    body: Body<K::Spec>,
+    spec: K::Spec,
 ) -> Result<Response, RestError> {
     kind.check_one(name)?;
-    let (spec, faults) = body.parts();
     let expect = tags.expect(found(kind, app, name))?;
-    let written = app.parts.writer.put(kind, name, spec.clone(), expect).await;
-    let outcome = written.map_err(|error| match error {
-        WriteError::Invalid(errors) => RestError::Invalid(faults(&errors)),
-        error => error.into(),
-    })?;
+    let outcome = app
+        .parts
+        .writer
+        .put(kind, name, spec.clone(), expect)
+        .await?;
     Ok(answer(kind, name, spec, outcome))
 }
 
@@ -231,19 +234,13 @@ async fn patch<K: StoredKind>(
     let make = {
         let (made, name) = (made.clone(), name.to_owned());
         move |catalog: &Catalog| {
-            let body = patched(kind, catalog, &name, &change)?;
-            let (spec, faults) = body.parts();
-            let object = kind.check(&name, spec.clone());
-            let object = object.map_err(|errors| as_errors(faults(&errors)))?;
+            let spec = patched(kind, catalog, &name, &change)?;
+            let object = kind.check(&name, spec.clone())?;
             *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(spec);
             Ok(object)
         }
     };
-    let written = app.parts.writer.patch(kind, name, make, expect).await;
-    let outcome = written.map_err(|error| match error {
-        WriteError::Invalid(errors) => RestError::Invalid(as_faults(errors)),
-        error => error.into(),
-    })?;
+    let outcome = app.parts.writer.patch(kind, name, make, expect).await?;
     let spec = made.lock().unwrap_or_else(PoisonError::into_inner).take();
     let spec = spec.ok_or_else(|| RestError::NotFound(kind.missing(name)))?;
     Ok(answer(kind, name, spec, outcome))
@@ -255,7 +252,7 @@ fn patched<K: StoredKind>(
     catalog: &Catalog,
     name: &str,
     change: &Value,
-) -> Result<Body<K::Spec>, ConfigErrors> {
+) -> Result<K::Spec, ConfigErrors> {
     let before = catalog.find(kind, name);
     let before = before.map(|entry| K::spec(&entry.value));
     let mut whole = json!(before.or_else(|| kind.otherwise(catalog, name)));
@@ -263,7 +260,7 @@ fn patched<K: StoredKind>(
     for unit in Unit::ALL {
         lower_safe(unit, &mut whole, change);
     }
-    Body::of(whole).map_err(|fault| as_errors(vec![fault]))
+    yaml::read(&whole.to_string())
 }
 
 fn answer<K: StoredKind>(_: K, name: &str, spec: K::Spec, outcome: WriteOutcome) -> Response {
@@ -278,26 +275,6 @@ fn answer<K: StoredKind>(_: K, name: &str, spec: K::Spec, outcome: WriteOutcome)
         revision: Some(revision),
     });
     (status, [tag(revision)], Json(view)).into_response()
-}
-
-fn as_errors(faults: Vec<FieldFault>) -> ConfigErrors {
-    let error = |fault: FieldFault| ConfigError {
-        line: 0,
-        column: 0,
-        field: fault.field,
-        value: fault.value,
-        rule: fault.rule,
-    };
-    ConfigErrors(faults.into_iter().map(error).collect())
-}
-
-fn as_faults(errors: ConfigErrors) -> Vec<FieldFault> {
-    let fault = |error: ConfigError| FieldFault {
-        field: error.field,
-        value: error.value,
-        rule: error.rule,
-    };
-    errors.0.into_iter().map(fault).collect()
 }
 
 async fn delete<K: StoredKind>(

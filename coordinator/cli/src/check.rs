@@ -18,7 +18,6 @@ use crate::print;
 mod against;
 mod fallback;
 mod filter;
-mod located;
 mod scope;
 
 use self::fallback::Fallback;

@@ -22,6 +22,7 @@ mod get;
 mod help;
 mod kind;
 mod list;
+mod located;
 mod man;
 mod print;
 mod put;

@@ -17,14 +17,12 @@ use crate::failure::Failure;
 use crate::print;
 
 mod comparison;
-mod document;
 mod figures;
 mod file;
 mod limits;
 mod progress;
 mod report;
 mod seeds;
-mod shape;
 mod trace;
 
 use self::comparison::{COMPARED, ComparedRun, Comparison};

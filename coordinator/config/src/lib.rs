@@ -53,7 +53,7 @@ mod unmatched;
 mod values;
 mod warnings;
 pub mod writer;
-mod yaml;
+pub mod yaml;
 
 pub use admin::{Admin, Public};
 pub use callers::CallerNames;
@@ -170,7 +170,7 @@ impl Config {
     /// Like [`Config::parse`], but the listeners may be as insecure as `flags` allow, and relative
     /// paths start at `folder`.
     fn parse_with(text: &str, flags: &Flags, folder: &Path) -> Result<Self, ConfigErrors> {
-        let mut raw: raw::RawConfig = yaml::read(text)?;
+        let mut raw: raw::RawConfig = yaml::read_or_default(text)?;
         let shared = raw.take_shared();
         let mut check = Check::beside(folder);
         let listen = Listen::check(&mut check, raw.listen.as_ref());
@@ -226,13 +226,15 @@ impl Config {
     /// Warnings about limits of the file that match no scope of the rules that clients of a running
     /// coordinator have asked for in the last `time`.
     pub fn unmatched_warnings(&self, known: &KnownRules<'_>, time: &str) -> Vec<ConfigError> {
-        let raw = self.text().and_then(|text| yaml::read(text).ok());
+        let raw = self
+            .text()
+            .and_then(|text| yaml::read_or_default(text).ok());
         raw.map_or_else(Vec::new, |raw| unmatched::warnings(&raw, self, known, time))
     }
 
     /// Warnings about `text`, of which this configuration was made.
     fn warnings_of(&self, text: &str) -> Vec<ConfigError> {
-        let raw = yaml::read(text);
+        let raw = yaml::read_or_default(text);
         raw.map_or_else(|_| Vec::new(), |raw| warnings::warnings(&raw, self))
     }
 
@@ -254,7 +256,7 @@ impl Config {
     /// # Errors
     /// All errors of `text`.
     pub fn with_shared(&self, text: &[u8]) -> Result<Self, ConfigErrors> {
-        let raw: RawShared = yaml::read(utf8(text)?)?;
+        let raw: RawShared = yaml::read_or_default(utf8(text)?)?;
         let mut check = Check::default();
         let shared = raw.check(&mut check, self.catalog.bounds);
         let shared = check.end(shared)?;

@@ -171,7 +171,7 @@ mod tests {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         let config = Config::parse(text).unwrap();
         let known = KnownRules::new(&config, &names, known_for);
-        let raw = crate::yaml::read(text).unwrap();
+        let raw = crate::yaml::read_or_default(text).unwrap();
         let found = known.map(|known| warnings(&raw, &config, &known, "12m"));
         found.iter().flatten().map(ToString::to_string).collect()
     }

@@ -1,11 +1,13 @@
-//! Reads YAML, and names the field in each error.
+//! Reads YAML and JSON, and names the field in each error.
 //!
 //! The library says what is wrong and where, [`serde_path_to_error`] in which field. A value of the
 //! wrong shape is quoted from the text.
 
+use std::borrow::Cow;
+
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
-use serde_saphyr::{Error, Location, UserMessageFormatter};
+use serde_saphyr::{Error, Location, MessageFormatter as _, UserMessageFormatter};
 use tollgate_core::lease::Unit;
 
 use super::fields::unknown_field;
@@ -26,7 +28,21 @@ const ALIAS_DEPTH_MAX: usize = 8;
 const QUOTED_MAX: usize = 40;
 
 /// Reads the YAML of a file; an empty one has all defaults.
-pub(super) fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, ConfigErrors> {
+pub(super) fn read_or_default<T: DeserializeOwned + Default>(
+    text: &str,
+) -> Result<T, ConfigErrors> {
+    Ok(read_any(text)?.unwrap_or_default())
+}
+
+/// Reads a value from YAML or JSON.
+///
+/// # Errors
+/// If the text is too large, no YAML, empty, or of another shape.
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, ConfigErrors> {
+    read_any(text)?.ok_or_else(|| ConfigErrors::nowhere("", "is empty"))
+}
+
+fn read_any<T: DeserializeOwned>(text: &str) -> Result<Option<T>, ConfigErrors> {
     if text.len() > FILE_LEN_MAX {
         // How many it has is not known: of a larger file no more is read.
         let rule = format!("the file has more than {FILE_LEN_MAX} bytes");
@@ -54,9 +70,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, Confi
             error.into_inner()
         })
     });
-    let read: Result<Option<T>, Error> = read;
-    let read = read.map_err(|error| ConfigErrors(vec![located(text, path.as_ref(), &error)]))?;
-    Ok(read.unwrap_or_default())
+    read.map_err(|error: Error| ConfigErrors(vec![located(text, path.as_ref(), &error)]))
 }
 
 /// The field and the rule of `error`, which was found at `path` in `text`.
@@ -70,6 +84,7 @@ fn located(text: &str, path: Option<&Path>, error: &Error) -> ConfigError {
     let name = match inner {
         Error::SerdeUnknownField { field, .. } => Some(&**field),
         Error::DuplicateMappingKey { key, .. } => key.as_deref(),
+        Error::SerdeMissingField { field, .. } => Some(*field),
         _ => None,
     };
     let field = field(path, name);
@@ -79,11 +94,26 @@ fn located(text: &str, path: Option<&Path>, error: &Error) -> ConfigError {
             field, expected, ..
         } => unknown_field(field, expected),
         Error::DuplicateMappingKey { .. } => "is here twice".to_owned(),
-        Error::Unexpected { expected, .. } => {
+        Error::SerdeMissingField { .. } => "is missing".to_owned(),
+        Error::SerdeUnknownVariant {
+            variant, expected, ..
+        } => format!("`{variant}` is none of {}", expected.join(", ")),
+        Error::SerdeInvalidType {
+            unexpected,
+            expected,
+            ..
+        }
+        | Error::SerdeInvalidValue {
+            unexpected,
+            expected,
+            ..
+        } => format!("{unexpected} is not {expected}"),
+        inner if let Some(expected) = expected(inner) => {
             // Not quoted: the value may be a token.
             let source = source(text, at).filter(|_| !field.starts_with("admin"));
+            let source = source.map(|source| source.trim_matches(['"', '\'']));
             value = source.filter(|source| !["", "[", "{"].contains(source));
-            let rule = unexpected(expected, &field, source.and_then(found));
+            let rule = unexpected(&expected, &field, source.and_then(found));
             rule + &value.map_or_else(String::new, |value| instead(&field, value))
         }
         Error::AliasReplayLimitExceeded { .. } | Error::Budget { .. } => format!(
@@ -93,7 +123,7 @@ fn located(text: &str, path: Option<&Path>, error: &Error) -> ConfigError {
         Error::AliasReplayStackDepthExceeded { .. } => {
             format!("aliases (`*name`) lead to other aliases more than {ALIAS_DEPTH_MAX} times")
         }
-        error => said(error),
+        error => UserMessageFormatter.format_message(error).into_owned(),
     };
     let error = ConfigError::new(at, field, rule);
     match value {
@@ -174,26 +204,35 @@ fn instead(field: &str, value: &str) -> String {
     format!("; write `{last}: {{{name}: {amount}}}`")
 }
 
-fn unexpected(expected: &str, field: &str, found: Option<String>) -> String {
-    let expected = match expected {
-        "mapping start" => "a mapping",
-        "sequence start" => "a list",
-        "string scalar" => "a single value",
-        other => other,
+/// The shape that stands where `error` found another one.
+fn expected(error: &Error) -> Option<Cow<'static, str>> {
+    let whole = |most: u64| Some(format!("a whole number from 0 to {most}").into());
+    let shape = match error {
+        Error::Unexpected { expected, .. } => match *expected {
+            "mapping start" => "a mapping",
+            "sequence start" => "a list",
+            "string scalar" => "a single value",
+            other => other,
+        },
+        Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. } => "a word that may stand here",
+        Error::InvalidScalar { ty, .. } => match *ty {
+            "u16" => return whole(u16::MAX.into()),
+            "u32" => return whole(u32::MAX.into()),
+            "u64" | "usize" => "a whole number from 0 on",
+            "boolean" => "true or false",
+            "floating point" => "a number",
+            other => other,
+        },
+        _ => return None,
     };
+    Some(shape.into())
+}
+
+fn unexpected(expected: &str, field: &str, found: Option<String>) -> String {
     match found {
         Some(found) if found.starts_with('`') => format!("{found} is not {expected}"),
         Some(found) => format!("is {found}, not {expected}"),
         None if field.is_empty() => format!("the file is not {expected}"),
         None => format!("is not {expected}"),
-    }
-}
-
-/// The library's text without the place, which stands in front of it.
-fn said(error: &Error) -> String {
-    let text = error.render_with_formatter(&UserMessageFormatter);
-    match text.rsplit_once(" at line ") {
-        Some((text, _)) => text.to_owned(),
-        None => text,
     }
 }

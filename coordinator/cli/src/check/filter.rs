@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use tollgate_filter::{Config, ConfigError};
 
-use super::located::{Node, Place, Shape, place_of};
 use super::{Finding, Severity, counted};
+use crate::located::{Node, Place, Shape, place_of};
 
 /// The end of the type of Envoy's wasm filter, and of its dynamic modules.
 const WASM_TYPE: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";

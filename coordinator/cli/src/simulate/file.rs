@@ -6,12 +6,14 @@ use std::rc::Rc;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::{Map, Value};
+use tollgate_config::catalog::check::{ConfigError, ConfigErrors};
+use tollgate_config::yaml;
 use tollgate_sim::limits::LimitSource;
 use tollgate_sim::scenario::{Scenario, ScenarioError};
 
-use super::document::{Document, DocumentError};
-use super::{limits, shape, trace};
+use super::{limits, trace};
 use crate::failure::Failure;
+use crate::located::{Node, place_of};
 
 /// The most requests and ticks of a run. A run handles about a hundred thousand a second.
 const EVENTS_MAX: f64 = 1e10;
@@ -32,27 +34,29 @@ impl ScenarioFile {
         let folder = path.parent().unwrap_or_else(|| Path::new(""));
         Self::parse(&text.map_err(Failure::Usage)?, folder).map_err(|errors| {
             let file = path.display().to_string();
-            let lines = errors.iter().map(|error| error.of_file(&file));
+            let lines = errors.0.iter().map(|error| of_file(&file, error));
             let lines = lines.collect::<Vec<_>>().join("\n");
-            Failure::Usage(match errors.len() {
+            Failure::Usage(match errors.0.len() {
                 1 => anyhow!("{lines}"),
                 count => anyhow!("{count} errors in {file}\n{lines}"),
             })
         })
     }
 
-    fn parse(text: &str, folder: &Path) -> Result<Self, Vec<DocumentError>> {
-        let document = Document::read(text).map_err(|error| vec![error])?;
+    fn parse(text: &str, folder: &Path) -> Result<Self, ConfigErrors> {
+        let root: Node = yaml::read(text)?;
         let located = |errors: Vec<ScenarioError>| {
-            let errors = errors.iter().map(|error| document.located(error));
-            errors.collect::<Vec<_>>()
+            let errors = errors.into_iter().map(|error| located(&root, error));
+            ConfigErrors(errors.collect())
         };
-        let Value::Object(mut map) = document.value() else {
-            return Err(vec![DocumentError::nowhere("the file is not a mapping")]);
+        let Value::Object(mut map) = root.value.to_json() else {
+            let field = String::new();
+            let rule = "the file is not a mapping".to_owned();
+            return Err(located(vec![ScenarioError { field, rule }]));
         };
         let limits = limits(&mut map, folder).map_err(located)?;
-        let scenario = serde_path_to_error::deserialize(Value::Object(map));
-        let scenario = scenario.map_err(|error| vec![shape::broken_rule(&document, &error)]);
+        let scenario = yaml::read(&Value::Object(map).to_string());
+        let scenario = scenario.map_err(|errors| limits::below("", &errors));
         let mut scenario: Scenario = scenario.map_err(located)?;
         trace::read_all(&mut scenario.demand, folder).map_err(located)?;
         let mut errors = scenario.check(limits.len());
@@ -67,6 +71,26 @@ impl ScenarioFile {
 }
 
 // === free functions ===
+
+/// Returns `error` with the place of its field in a file, or of the deepest value on the way to it.
+fn located(root: &Node, error: ScenarioError) -> ConfigError {
+    let place = place_of(root, &error.field);
+    ConfigError {
+        line: place.line,
+        column: place.column,
+        field: error.field,
+        value: None,
+        rule: error.rule,
+    }
+}
+
+/// Returns the error as one of `file`: `fleet.yaml:7:22: events[0].at: …`.
+fn of_file(file: &str, error: &ConfigError) -> String {
+    match error.line {
+        0 => format!("{file}: {error}"),
+        _ => format!("{file}:{error}"),
+    }
+}
 
 /// Returns the error of a scenario that would be played for days.
 fn too_long(scenario: &Scenario) -> Option<ScenarioError> {
@@ -125,7 +149,7 @@ demand: [{scope: tenant/acme, each: 10}]
     fn error(text: &str) -> String {
         match ScenarioFile::parse(text, Path::new("")) {
             Ok(_) => panic!("{text} is good"),
-            Err(errors) => errors[0].of_file("f.yaml"),
+            Err(errors) => of_file("f.yaml", &errors.0[0]),
         }
     }
 
@@ -172,7 +196,16 @@ demand: [{scope: tenant/acme, each: 10}]
                 "duration: ten",
                 "f.yaml:2:11: duration: \"ten\" is no length of time",
             ),
-            ("duration: 10s", "duration: [10", "f.yaml:"),
+            (
+                "duration: 10s",
+                "duration: [10",
+                "f.yaml:3:7: duration: illegal",
+            ),
+            (
+                "duration: 10s",
+                "duration: 10s\nduration: 20s",
+                "f.yaml:3:1: duration: is here twice",
+            ),
             (
                 "rate: 100",
                 "rate: -5",

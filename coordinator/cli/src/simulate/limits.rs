@@ -94,8 +94,8 @@ pub(super) fn take(
     Ok(Some(Rc::new(CatalogLimits(catalog))))
 }
 
-/// Returns the errors of sections at a `path`, whose places in the scenario's file are others.
-fn below(path: &str, errors: &ConfigErrors) -> Vec<ScenarioError> {
+/// Returns the errors of a part at a `path`, whose places in the scenario's file are others.
+pub(super) fn below(path: &str, errors: &ConfigErrors) -> Vec<ScenarioError> {
     let errors = errors.0.iter().map(|error| ScenarioError {
         field: format!("{path}{}", error.field),
         rule: error.rule.clone(),

@@ -91,7 +91,7 @@ macro_rules! unit_spec {
 
 unit_spec! {
     /// Limit of a unit that is a rate, as it is written.
-    #[serde(deny_unknown_fields, expecting = "an object like {\"rate\": 1000}")]
+    #[serde(deny_unknown_fields)]
     RateSpec {
         /// Per second unless it names another period (`10/min`), for the whole fleet; `0` blocks, `unlimited` is a
         /// word of its own.
@@ -106,7 +106,7 @@ unit_spec! {
 
 unit_spec! {
     /// Limit of `concurrency`, a number of requests in flight, as it is written.
-    #[serde(deny_unknown_fields, expecting = "an object like {\"max\": 64}")]
+    #[serde(deny_unknown_fields)]
     ConcurrencySpec {
         /// In flight at a time, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
         #[schema(inline, value_type = Option<schema::AmountSchema>)]
@@ -117,10 +117,7 @@ unit_spec! {
 
 /// The limits of a scope, by unit; a unit that is absent or null has no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "an object like {\"requests\": {\"rate\": 1000}}"
-)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"requests": {"rate": 1000, "burst": 200}, "concurrency": {"max": 64}}))]
 pub struct LimitsSpec {
     /// Requests.
@@ -143,10 +140,7 @@ pub struct LimitsSpec {
 
 /// A group: limits that tenants and namespaces share; a unit that is absent or null has no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "an object like {\"requests\": {\"rate\": 1000}}"
-)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"requests": {"rate": "20k"}, "fair_between": "members"}))]
 pub struct GroupSpec {
     /// Requests.
@@ -173,10 +167,7 @@ pub struct GroupSpec {
 
 /// Limits of a scope or a group for a time; a unit that is absent or null has no limit then.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "an object like {\"requests\": {\"rate\": 1000}, \"until\": 1764345600}"
-)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"requests": {"rate": "2k", "burst": "4k"}, "until": 4102444800_u64}))]
 pub struct RaiseSpec {
     /// Requests.

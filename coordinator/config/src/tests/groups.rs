@@ -38,7 +38,7 @@ fn groups_attachments_and_doorman_scopes_are_checked() {
         ),
         (
             "attach: {tenants: {a: 5}}",
-            "2:20: attach.tenants.a: invalid type: integer `5`, expected the name of a group, or a \
+            "2:20: attach.tenants.a: integer `5` is not the name of a group, or a \
              mapping of `group` and `weight`",
         ),
         (

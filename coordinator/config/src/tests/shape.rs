@@ -39,7 +39,7 @@ fn the_shape_of_the_file_is_checked() {
 #[test]
 fn a_wrong_shape_names_the_field_and_what_stands_there() {
     let rows = [
-        ("parent: \"x\"", "1:9: parent: `\\\"x\\\"` is not a mapping"),
+        ("parent: \"x\"", "1:9: parent: `x` is not a mapping"),
         (
             "limits:\n- {match: a, requests: {rate: .nan}}\nparent: x",
             "3:9: parent: `x` is not a mapping",

@@ -110,7 +110,7 @@ impl FromStr for Amount {
         let wrong = |rule: &str| QuantityError(format!("{text} is {rule}"));
         let number = quantity::number(text, QuantityUnit::Requests)
             .map_err(|error| QuantityError(error.to_string()))?;
-        if !number.is_finite() || number < 0.0 {
+        if number.is_nan() || number < 0.0 {
             return Err(wrong("no number from 0 on"));
         }
         let amount = Self(number);

@@ -284,7 +284,7 @@ fn bad_input_ends_with_2_and_names_field_and_rule() {
         ),
         (
             "put group gold --requests -5 --concurrency -0.5",
-            "requests.rate: -5 is negative; concurrency.max: -0.5 is negative",
+            "concurrency.max: -0.5 is negative; requests.rate: -5 is negative",
         ),
         (
             "put group gold --requests --concurrency 5",

@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 use tollgate_config::catalog::spec::LocatedValue;
 
 /// A value, and its place.
-pub(super) type Node = LocatedValue<Shape>;
+pub(crate) type Node = LocatedValue<Shape>;
 
 /// A value of any form.
 #[derive(Clone, Debug)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     Object(Vec<(String, Node)>),
     List(Vec<Node>),
     Scalar(Value),
@@ -19,21 +19,21 @@ pub(super) enum Shape {
 
 /// Place in a text, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) line: u64,
-    pub(super) column: u64,
+pub(crate) struct Place {
+    pub(crate) line: u64,
+    pub(crate) column: u64,
 }
 
 // === impl Shape ===
 
 impl Shape {
     /// Reads YAML or JSON.
-    pub(super) fn parse(text: &str) -> Option<Node> {
+    pub(crate) fn parse(text: &str) -> Option<Node> {
         serde_saphyr::from_str(text).ok()
     }
 
     /// The field called `name` of an object.
-    pub(super) fn get(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Node> {
         let Self::Object(fields) = self else {
             return None;
         };
@@ -41,7 +41,7 @@ impl Shape {
         field.map(|(_, value)| value)
     }
 
-    pub(super) fn as_str(&self) -> Option<&str> {
+    pub(crate) fn as_str(&self) -> Option<&str> {
         match self {
             Self::Scalar(value) => value.as_str(),
             _ => None,
@@ -49,7 +49,7 @@ impl Shape {
     }
 
     /// The values in it.
-    pub(super) fn children(&self) -> Vec<&Node> {
+    pub(crate) fn children(&self) -> Vec<&Node> {
         match self {
             Self::Object(fields) => fields.iter().map(|(_, value)| value).collect(),
             Self::List(values) => values.iter().collect(),
@@ -57,7 +57,7 @@ impl Shape {
         }
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         match self {
             Self::Object(fields) => {
                 let fields = fields.iter();
@@ -71,7 +71,7 @@ impl Shape {
 }
 
 /// Returns the place of the field at `path`, such as `scopes[0].when.path`, or of the last step to it that is there.
-pub(super) fn place_of(root: &Node, path: &str) -> Place {
+pub(crate) fn place_of(root: &Node, path: &str) -> Place {
     let mut node = root;
     let steps = path
         .split(['.', '['])
