@@ -16,7 +16,7 @@ use tonic::{Code, Request, Status};
 
 use crate::calls::{Call, CallId, SERVICE};
 use crate::envoy;
-use crate::process::{Process, lock};
+use crate::lock::lock;
 
 use connections::Connections;
 
@@ -88,7 +88,7 @@ impl Running {
 impl Carried {
     fn nudge(&self, message: Vec<u8>) {
         if let Some(call) = &self.0 {
-            call.nudge(&[message]);
+            call.target().nudge(&[message]);
         }
     }
 
@@ -185,14 +185,14 @@ pub(crate) fn start(
 
 /// Ends the streams of a process that Envoy uses no configuration of any more. Their engines open others
 /// when one comes back.
-pub(crate) fn cancel_all_of(process: &Process) {
+pub(crate) fn cancel_all_of(process: u64) {
     let mut carrier = lock(&CARRIER);
     let Some(running) = carrier.running.as_mut() else {
         return;
     };
     let of_it = running
         .watches
-        .extract_if(.., |id, _| id.process == process.number());
+        .extract_if(.., |id, _| id.process == process);
     of_it.for_each(|(_, watch)| watch.abort());
 }
 

@@ -1,26 +1,18 @@
-//! Calls to the coordinators, which Envoy carries on its main thread: HTTP streams to its clusters.
-//!
-//! Engines order them from any thread; the hook of a configuration on the main thread opens them, and
-//! its further hooks bring the responses.
+//! Calls to the coordinators, and the orders of engines for the main thread.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Weak;
 use std::time::Duration;
 
-use tollgate_filter::{Level, Metric};
+use tollgate_filter::Metric;
 
-use crate::configuration::Configuration;
-use crate::envoy::{self, ConfigPtr, StartError};
+use crate::engine::{CallEvent, Engine};
 use crate::grpc::{Response, framed};
-use crate::worker::WorkerCell;
 
 /// The path of the service, before a method's name.
 pub(crate) const SERVICE: &str = "/tollgate.v1.LeaseService/";
 /// The most orders that wait for the main thread, such as one that is stuck.
 const ORDERS_MAX: usize = 10_000;
-/// gRPC's CANCELLED and UNAVAILABLE.
-const CANCELLED: u32 = 1;
-const UNAVAILABLE: u32 = 14;
 
 /// Number of a call among those of all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +61,8 @@ pub(crate) enum Order {
 /// A call or a stream of one engine.
 #[derive(Debug)]
 pub(crate) struct Call {
-    worker: Weak<WorkerCell>,
+    /// None if nobody waits for the answer.
+    engine: Option<Weak<dyn Engine>>,
     id: CallId,
     /// True for a stream, of which every message counts.
     is_watch: bool,
@@ -77,6 +70,10 @@ pub(crate) struct Call {
     /// The only message of a call's response.
     answer: Option<Vec<u8>>,
 }
+
+/// Engine that waits for a call, with the call's token.
+#[derive(Debug)]
+pub(crate) struct CallTarget(Option<Weak<dyn Engine>>, u32);
 
 /// Part of a response.
 #[derive(Debug)]
@@ -102,20 +99,76 @@ impl Calls {
         self.ordered.len() >= ORDERS_MAX
     }
 
+    /// Returns whether no orders wait.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ordered.is_empty()
+    }
+
     /// Adds an order. Returns whether the main thread has to be woken for it.
     pub(crate) fn push(&mut self, order: Order) -> bool {
         self.ordered.push_back(order);
         self.ordered.len() == 1
     }
 
-    /// Forgets a call; returns its stream, if one is open.
-    fn take_open(&mut self, token: u32) -> Option<StreamId> {
+    /// Removes the order that has waited longest.
+    pub(crate) fn next_order(&mut self) -> Option<Order> {
+        self.ordered.pop_front()
+    }
+
+    /// Removes all orders.
+    pub(crate) fn take_orders(&mut self) -> VecDeque<Order> {
+        core::mem::take(&mut self.ordered)
+    }
+
+    /// Notes that the stream of `call` is being opened.
+    pub(crate) fn begin_opening(&mut self, call: Call) {
+        self.opening = Some(call);
+    }
+
+    /// Removes the call whose stream is being opened, unless a hook of the stream has done so.
+    pub(crate) fn take_opening(&mut self) -> Option<Call> {
+        self.opening.take()
+    }
+
+    /// Adds a call whose stream is open.
+    pub(crate) fn insert(&mut self, id: StreamId, call: Call) {
+        self.open.insert(id, call);
+    }
+
+    /// Removes the call of a stream. A stream that no call has is the one that is being opened, or was
+    /// cancelled.
+    pub(crate) fn take(&mut self, id: StreamId) -> Option<Call> {
+        self.open.remove(&id).or_else(|| self.opening.take())
+    }
+
+    /// Removes a call; returns its stream, if one is open.
+    pub(crate) fn cancel(&mut self, token: u32) -> Option<StreamId> {
         let mut open = self.open.iter();
         let id = open
             .find(|(_, call)| call.id.token == token)
             .map(|(id, _)| *id)?;
         self.open.remove(&id);
         Some(id)
+    }
+
+    /// Removes the calls with streams of a configuration.
+    pub(crate) fn take_all_of(&mut self, configuration: u64) -> Vec<Call> {
+        let of_it = self
+            .open
+            .extract_if(|id, _| id.configuration == configuration);
+        of_it.map(|(_, call)| call).collect()
+    }
+}
+
+// === impl StreamId ===
+
+impl StreamId {
+    /// Returns the stream that Envoy calls `number` in a configuration.
+    pub(crate) fn new(configuration: u64, number: u64) -> Self {
+        Self {
+            configuration,
+            number,
+        }
     }
 }
 
@@ -143,10 +196,10 @@ impl Order {
 // === impl Call ===
 
 impl Call {
-    /// Returns a call whose response goes to `worker`; a stream, if `is_watch`.
-    pub(crate) fn new(worker: Weak<WorkerCell>, id: CallId, is_watch: bool) -> Self {
+    /// Returns a call whose response goes to `engine`; a stream, if `is_watch`.
+    pub(crate) fn new(engine: Option<Weak<dyn Engine>>, id: CallId, is_watch: bool) -> Self {
         Self {
-            worker,
+            engine,
             id,
             is_watch,
             response: Response::default(),
@@ -159,9 +212,9 @@ impl Call {
         self.id
     }
 
-    /// Hands messages of a stream over.
-    pub(crate) fn nudge(&self, messages: &[Vec<u8>]) {
-        hand_over(&(self.worker.clone(), self.id.token), messages);
+    /// Returns the engine, for messages of a stream, with the call's token.
+    pub(crate) fn target(&self) -> CallTarget {
+        CallTarget(self.engine.clone(), self.id.token)
     }
 
     /// Hands the answer over.
@@ -171,7 +224,7 @@ impl Call {
     }
 
     /// Takes a part of the response. Returns the status if the stream is over with it.
-    fn take(&mut self, event: &StreamEvent<'_>) -> (Vec<Vec<u8>>, Option<u32>) {
+    pub(crate) fn take(&mut self, event: &StreamEvent<'_>) -> (Vec<Vec<u8>>, Option<u32>) {
         match event {
             StreamEvent::Headers(fields) => {
                 self.response.headers(fields);
@@ -192,150 +245,29 @@ impl Call {
 
     /// Tells the engine how the call has ended.
     pub(crate) fn end(self, status: u32) {
-        let Some(worker) = self.worker.upgrade() else {
-            return;
-        };
-        worker.run(|engine| match (self.is_watch, status, &self.answer) {
-            (true, ..) => engine.handle_watch_end(self.id.token, status),
-            (false, 0, Some(answer)) => engine.handle_answer(self.id.token, answer),
+        let event = match (self.is_watch, status, &self.answer) {
+            (true, ..) => CallEvent::StreamEnd(status),
+            (false, 0, Some(answer)) => CallEvent::Answer(answer),
             // Without an answer the status cannot be OK.
-            (false, status, _) => engine.handle_failure(self.id.token, status.max(1)),
-        });
-    }
-}
-
-// === free functions ===
-
-/// Carries out what has been ordered, in a hook of `configuration` on the main thread.
-pub(crate) fn start(configuration: &Configuration, envoy: ConfigPtr) {
-    let process = &configuration.process;
-    loop {
-        // Hooks run while a stream is opened, so the lock is not held then.
-        let order = process.calls().ordered.pop_front();
-        match order {
-            None => return,
-            Some(Order::Cancel { token }) => {
-                let open = process.calls().take_open(token);
-                if let Some(id) = open {
-                    process.reset_stream(id);
-                }
-            }
-            Some(Order::Record { metric, value }) => process.record_here(metric, value),
-            Some(Order::Start {
-                call,
-                cluster,
-                method,
-                message,
-                timeout,
-            }) => {
-                process.calls().opening = Some(call);
-                let started = open(envoy, &cluster, method, &message, timeout);
-                process.note_cluster(&cluster, started != Err(StartError::NoCluster));
-                opened(configuration, started);
-            }
-        }
-    }
-}
-
-fn open(
-    envoy: ConfigPtr,
-    cluster: &str,
-    method: &str,
-    message: &[u8],
-    timeout: Option<Duration>,
-) -> Result<u64, StartError> {
-    let path = format!("{SERVICE}{method}");
-    let timeout_ms = timeout.map_or(0, |timeout| timeout.as_millis());
-    let limit = format!("{timeout_ms}m");
-    let mut headers = vec![
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":path", path.as_str()),
-        (":authority", tollgate_filter::authority(cluster)),
-        ("content-type", "application/grpc"),
-        ("te", "trailers"),
-    ];
-    if timeout.is_some() {
-        headers.push(("grpc-timeout", &limit));
-    }
-    let timeout_ms = u64::try_from(timeout_ms).unwrap_or(u64::MAX);
-    envoy.start_stream(cluster, &headers, message, timeout_ms)
-}
-
-/// Notes that a stream was opened, unless one of its hooks has done so, or ends its call.
-fn opened(configuration: &Configuration, started: Result<u64, StartError>) {
-    let mut calls = configuration.process.calls();
-    let Some(call) = calls.opening.take() else {
-        return;
-    };
-    match started {
-        Ok(number) => {
-            calls.open.insert(configuration.stream(number), call);
-        }
-        Err(_) => {
-            drop(calls);
-            call.end(UNAVAILABLE);
-        }
-    }
-}
-
-/// Hands a part of a response on, in a hook of `configuration` on the main thread.
-pub(crate) fn handle_event(configuration: &Configuration, number: u64, event: StreamEvent<'_>) {
-    let id = configuration.stream(number);
-    let (call, messages, status) = {
-        let mut calls = configuration.process.calls();
-        // A stream that no call has is the one that is being opened, or was cancelled.
-        let Some(mut call) = calls.open.remove(&id).or_else(|| calls.opening.take()) else {
-            return;
+            (false, status, _) => CallEvent::Failure(status.max(1)),
         };
-        let (messages, status) = call.take(&event);
-        match status {
-            Some(_) => (Some(call), messages, status),
-            None => {
-                let target = (call.worker.clone(), call.id.token);
-                calls.open.insert(id, call);
-                drop(calls);
-                return hand_over(&target, &messages);
-            }
+        self.target().hand_over(event);
+    }
+}
+
+// === impl CallTarget ===
+
+impl CallTarget {
+    /// Hands messages of a stream over.
+    pub(crate) fn nudge(&self, messages: &[Vec<u8>]) {
+        if !messages.is_empty() {
+            self.hand_over(CallEvent::Messages(messages));
         }
-    };
-    if let (Some(call), Some(status)) = (call, status) {
-        call.nudge(&messages);
-        call.end(status);
     }
-}
 
-fn hand_over((worker, token): &(Weak<WorkerCell>, u32), messages: &[Vec<u8>]) {
-    if let Some(worker) = worker.upgrade().filter(|_| !messages.is_empty()) {
-        worker.run(|engine| {
-            for message in messages {
-                engine.handle_nudge(*token, message);
-            }
-        });
-    }
-}
-
-/// Ends all calls whose streams Envoy destroys with a configuration, and leaves orders to another one.
-pub(crate) fn fail_all_of(configuration: &Configuration) {
-    let process = &configuration.process;
-    let gone: Vec<Call> = {
-        let mut calls = process.calls();
-        let of_it = calls
-            .open
-            .extract_if(|id, _| id.configuration == configuration.id);
-        of_it.map(|(_, call)| call).collect()
-    };
-    for call in gone {
-        call.end(CANCELLED);
-    }
-    if process.calls().ordered.is_empty() || process.wake_main() {
-        return;
-    }
-    let orders: Vec<Order> = process.calls().ordered.drain(..).collect();
-    envoy::log(Level::Debug, "tollgate: the last configuration has gone");
-    for order in orders {
-        if let Order::Start { call, .. } = order {
-            call.end(CANCELLED);
+    fn hand_over(&self, event: CallEvent<'_>) {
+        if let Some(engine) = self.0.as_ref().and_then(Weak::upgrade) {
+            engine.handle_call(self.1, event);
         }
     }
 }

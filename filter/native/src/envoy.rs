@@ -1,4 +1,4 @@
-//! Envoy's C interface for dynamic modules, and all that is unsafe.
+//! Envoy's C interface for dynamic modules: what the module calls. What Envoy calls is in `hooks`.
 //!
 //! The declarations follow `source/extensions/dynamic_modules/abi/abi.h` of Envoy 1.40: strings are a
 //! pointer and a length by value, enumerations are C's. Envoy guarantees for every hook that its pointers
@@ -7,19 +7,19 @@
 
 #![allow(
     unsafe_code,
-    reason = "C's interface; everything else in this crate is safe"
+    reason = "C's interface; apart from it and the hooks this crate is safe"
 )]
 
 use core::ffi::{c_char, c_void};
 use core::marker::PhantomData;
 use core::ptr::{NonNull, null, null_mut};
 
-use tollgate_filter::{Kind, Level, MARK, MARK_HEADER, MetadataKind, Notes, joined, state_name};
-
-mod hooks;
+use tollgate_filter::{
+    Kind, Level, MARK, MARK_HEADER, MetadataKind, Notes, RESPONSE_DETAILS, joined, state_name,
+};
 
 /// The version of the interface that this module is built against.
-const ABI_VERSION: &core::ffi::CStr = c"v0.2.0";
+pub(crate) const ABI_VERSION: &core::ffi::CStr = c"v0.2.0";
 
 /// A stream of Envoy's, in a hook of it.
 ///
@@ -84,7 +84,7 @@ pub(crate) enum StartError {
 /// Bytes of the module's or of Envoy's.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Buffer {
+pub(crate) struct Buffer {
     ptr: *const c_char,
     len: usize,
 }
@@ -92,9 +92,9 @@ struct Buffer {
 /// A header field of the module's or of Envoy's.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Header {
-    key: Buffer,
-    value: Buffer,
+pub(crate) struct Header {
+    pub(crate) key: Buffer,
+    pub(crate) value: Buffer,
 }
 
 macro_rules! callbacks {
@@ -186,6 +186,14 @@ impl StreamPtr {
     const REQUEST_HEADERS: u32 = 0;
     /// The bodies' parts in the hook that is running, of the request and of the response.
     const RECEIVED_BODIES: [u32; 2] = [0, 2];
+
+    /// Returns the stream of a hook; `None` if the pointer is null.
+    ///
+    /// # Safety
+    /// The pointer is Envoy's, of the hook that is running.
+    pub(crate) unsafe fn new(stream: *mut c_void) -> Option<Self> {
+        NonNull::new(stream).map(|stream| Self(stream, PhantomData))
+    }
 
     /// Hands the first value of a request header to `read`; none if there is none.
     #[inline]
@@ -287,14 +295,15 @@ impl StreamPtr {
                     true => Buffer::EMPTY,
                     false => Buffer::of(&value),
                 };
-                // SAFETY: as below. Wasm filters have the route chosen anew, too.
+                // SAFETY: the stream is valid; Envoy copies both texts. Wasm filters have the route chosen
+                // anew, too.
                 unsafe {
                     set_header(self.raw(), Self::REQUEST_HEADERS, key, text);
                     clear_route_cache(self.raw());
                 }
             }
             let key = state_name(name);
-            // SAFETY: the stream is valid; Envoy copies both texts.
+            // SAFETY: as above.
             unsafe { set_filter_state_bytes(self.raw(), Buffer::of(&key), Buffer::of(&value)) };
         }
     }
@@ -316,6 +325,35 @@ impl StreamPtr {
         NonNull::new(unsafe { scheduler_new(self.raw()) }).map(StreamScheduler)
     }
 
+    /// Makes the request go on.
+    ///
+    /// # Safety
+    /// The stream was stopped in its request's headers. No reference into the module's part of it is alive:
+    /// Envoy may run other hooks of the stream meanwhile, and destroy it.
+    pub(crate) unsafe fn resume(self) {
+        // SAFETY: the stream is valid, and was stopped.
+        unsafe { continue_decoding(self.raw()) };
+    }
+
+    /// Answers the request.
+    ///
+    /// # Safety
+    /// As for `resume`.
+    pub(crate) unsafe fn reply(self, status: u32, headers: &[(&str, &str)], body: &[u8]) {
+        let mut headers = to_headers(headers);
+        // SAFETY: the stream is valid, and Envoy copies everything.
+        unsafe {
+            send_response(
+                self.raw(),
+                status,
+                headers.as_mut_ptr(),
+                headers.len(),
+                Buffer::of(body),
+                Buffer::of(RESPONSE_DETAILS),
+            );
+        }
+    }
+
     fn raw(self) -> *mut c_void {
         self.0.as_ptr()
     }
@@ -324,6 +362,14 @@ impl StreamPtr {
 // === impl ConfigPtr ===
 
 impl ConfigPtr {
+    /// Returns the configuration of a hook; `None` if the pointer is null.
+    ///
+    /// # Safety
+    /// The pointer is Envoy's, of the hook that is running.
+    pub(crate) unsafe fn new(configuration: *mut c_void) -> Option<Self> {
+        NonNull::new(configuration).map(Self)
+    }
+
     /// Makes a metric known, in `config_new` only, and returns its number.
     pub(crate) fn define(self, kind: Kind, name: &str) -> Option<usize> {
         let define = match kind {
@@ -446,7 +492,8 @@ impl Buffer {
         len: 0,
     };
 
-    fn of(bytes: &(impl AsRef<[u8]> + ?Sized)) -> Self {
+    /// Borrows the bytes; they must live as long as Envoy uses the result.
+    pub(crate) fn of(bytes: &(impl AsRef<[u8]> + ?Sized)) -> Self {
         let bytes = bytes.as_ref();
         Self {
             ptr: bytes.as_ptr().cast(),
@@ -458,7 +505,7 @@ impl Buffer {
     ///
     /// # Safety
     /// They are there, and do not change while the result is in use.
-    unsafe fn bytes<'a>(self) -> &'a [u8] {
+    pub(crate) unsafe fn bytes<'a>(self) -> &'a [u8] {
         match self.ptr.is_null() {
             true => &[],
             // SAFETY: as this function demands.
@@ -493,7 +540,8 @@ fn owned(write: impl FnOnce(&mut Buffer) -> bool) -> Option<Vec<u8>> {
     write(&mut value).then(|| unsafe { value.bytes() }.to_vec())
 }
 
-fn to_headers(headers: &[(&str, &str)]) -> Vec<Header> {
+/// Borrows header fields; they must live as long as Envoy uses the result.
+pub(crate) fn to_headers(headers: &[(&str, &str)]) -> Vec<Header> {
     let header = |(key, value): &(&str, &str)| Header {
         key: Buffer::of(key),
         value: Buffer::of(value),

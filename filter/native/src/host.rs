@@ -12,12 +12,13 @@ use tollgate_filter::{
 use crate::address_calls;
 use crate::at_hand::{self, AtHand};
 use crate::calls::{Call, Order};
+use crate::engine::Engine;
 use crate::envoy;
+use crate::lock::lock;
 use crate::mailbox::{LocalReply, Verdict};
 use crate::metrics::NOT_SHOWN;
-use crate::process::{Process, lock};
+use crate::process::Process;
 use crate::property;
-use crate::worker::WorkerCell;
 
 /// Names of the stream's sizes, each at the index that a mailbox counts them by.
 const SIZES: [&[&str]; 2] = [&["request", "size"], &["response", "size"]];
@@ -33,30 +34,34 @@ const NO_CLUSTER: HostError = HostError {
 pub(crate) struct NativeHost {
     /// None for a look at the stream at hand only.
     process: Option<Arc<Process>>,
-    worker: Weak<WorkerCell>,
+    /// None without a worker.
+    engine: Option<Weak<dyn Engine>>,
 }
 
 // === impl NativeHost ===
 
 impl NativeHost {
-    /// Returns the host of a worker.
-    pub(crate) fn new(process: &Arc<Process>, worker: Weak<WorkerCell>) -> Self {
+    /// Returns the host of a worker with this engine.
+    pub(crate) fn new(process: &Arc<Process>, engine: Weak<dyn Engine>) -> Self {
         Self {
             process: Some(Arc::clone(process)),
-            worker,
+            engine: Some(engine),
         }
     }
 
     /// Returns a host without a worker, which can make metrics known.
     pub(crate) fn detached(process: &Arc<Process>) -> Self {
-        Self::new(process, Weak::new())
+        Self {
+            process: Some(Arc::clone(process)),
+            engine: None,
+        }
     }
 
     /// Returns a host that only knows the stream at hand.
     pub(crate) fn at_hand() -> Self {
         Self {
             process: None,
-            worker: Weak::new(),
+            engine: None,
         }
     }
 
@@ -74,7 +79,7 @@ impl NativeHost {
     ) -> Result<u32, HostError> {
         let process = self.process("start_http_stream")?;
         let is_stream = timeout.is_none();
-        let call = |token| Call::new(self.worker.clone(), process.call_id(token), is_stream);
+        let call = |token| Call::new(self.engine.clone(), process.call_id(token), is_stream);
         match to {
             // Envoy would tell so only later.
             Destination::Cluster(cluster) if process.lacks_cluster(cluster) => Err(NO_CLUSTER),
@@ -194,7 +199,7 @@ impl Host for NativeHost {
         let Some(process) = &self.process else {
             return false;
         };
-        let nobodys = |token| Call::new(Weak::new(), process.call_id(token), false);
+        let nobodys = |token| Call::new(None, process.call_id(token), false);
         // Without a configuration nothing can be found out.
         let _ = process
             .order(|token| Order::start(nobodys(token), name, "Release", message, Some(timeout)));
@@ -249,8 +254,8 @@ impl Host for NativeHost {
     }
 
     fn select(&self, stream: u32) -> Result<(), HostError> {
-        let worker = self.worker.upgrade();
-        let mailbox = worker.and_then(|worker| worker.mailbox(stream));
+        let engine = self.engine.as_ref().and_then(Weak::upgrade);
+        let mailbox = engine.and_then(|engine| engine.mailbox(stream));
         let mailbox = mailbox.ok_or(HostError {
             call: "scheduler_new",
             status: 0,

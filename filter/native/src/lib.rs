@@ -6,8 +6,9 @@
 //! are in this module's memory. One more thread ticks all engines. A stream that waits is woken through
 //! Envoy's scheduler, on the thread that it belongs to.
 //!
-//! All that is unsafe is in `envoy`, which is Envoy's C interface. Nothing unwinds into Envoy: a hook that
-//! panics decides as `host_failure` of the configuration says.
+//! All that is unsafe is Envoy's C interface: `hooks`, which Envoy calls, on top, and `envoy`, which the
+//! module calls, at the bottom. Nothing unwinds into Envoy: a hook that panics decides as `host_failure` of
+//! the configuration says.
 
 #![deny(unsafe_code)]
 #![cfg_attr(
@@ -24,15 +25,20 @@
 mod address_calls;
 mod at_hand;
 mod calls;
+mod cluster_calls;
 mod configuration;
+mod engine;
 mod envoy;
 mod grpc;
+mod hooks;
 mod host;
 mod kinds;
+mod lock;
 mod mailbox;
 mod metrics;
 mod process;
 mod property;
+mod settings;
 mod stream;
 mod ticker;
 mod worker;

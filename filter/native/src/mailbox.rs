@@ -1,12 +1,13 @@
 //! Decisions on a stream that are made on another thread than the stream's.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tollgate_engine::HostFailure;
 use tollgate_filter::Notes;
 
 use crate::envoy::StreamScheduler;
+use crate::lock::lock;
 
 /// Answer to a request instead of the upstream's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +142,7 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(StreamScheduler, Letter)>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 }
 

@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tollgate_engine::{Identity, OwnSlots, SharedMemory};
 use tollgate_filter::{HostError, Kind, Metric};
 
 use crate::calls::{CallId, Calls, Order, StreamId};
-use crate::configuration::Configuration;
+use crate::engine::Engine;
 use crate::envoy::{ConfigPtr, ConfigScheduler};
+use crate::lock::lock;
 use crate::metrics::{MetricIds, Metrics};
-use crate::worker::WorkerCell;
+use crate::settings::Settings;
 
 /// All processes, by the name of their coordinators. They stay, with the balances of their buckets, while
 /// configurations come and go.
@@ -27,7 +28,7 @@ pub(crate) struct Process {
     pub(crate) records: Mutex<SharedMemory>,
     node: String,
     random: u128,
-    workers: Mutex<Vec<Arc<WorkerCell>>>,
+    engines: Mutex<Vec<Arc<dyn Engine>>>,
     /// Those that Envoy uses, oldest first.
     attached: Mutex<Vec<Attached>>,
     /// Held while Envoy resets a stream, so that its configuration stays. Hooks that run meanwhile may need
@@ -45,7 +46,7 @@ pub(crate) struct Attached {
     pub(crate) envoy: ConfigPtr,
     pub(crate) scheduler: ConfigScheduler,
     pub(crate) metric_ids: MetricIds,
-    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) settings: Arc<Settings>,
 }
 
 // === impl Process ===
@@ -77,7 +78,7 @@ impl Process {
             records: Mutex::default(),
             node: node(),
             random: u128::from_le_bytes(random),
-            workers: Mutex::default(),
+            engines: Mutex::default(),
             attached: Mutex::default(),
             resets: Mutex::default(),
             calls: Mutex::default(),
@@ -97,20 +98,20 @@ impl Process {
         }
     }
 
-    /// Adds a worker.
-    pub(crate) fn add_worker(&self, worker: &Arc<WorkerCell>) {
-        lock(&self.workers).push(Arc::clone(worker));
+    /// Adds the engine of a new worker.
+    pub(crate) fn add_engine(&self, engine: Arc<dyn Engine>) {
+        lock(&self.engines).push(engine);
     }
 
-    /// Returns the workers, without those that a panic has left behind: what waits there is decided
+    /// Returns the engines, without those that a panic has left behind: what waits there is decided
     /// without them.
-    pub(crate) fn workers(&self) -> Vec<Arc<WorkerCell>> {
-        let mut workers = lock(&self.workers);
-        let lost: Vec<_> = workers.extract_if(.., |worker| worker.is_lost()).collect();
-        let living = workers.clone();
-        drop(workers);
-        for worker in lost {
-            worker.give_up(self.latest().map(|latest| latest.config.host_failure()));
+    pub(crate) fn engines(&self) -> Vec<Arc<dyn Engine>> {
+        let mut engines = lock(&self.engines);
+        let lost: Vec<_> = engines.extract_if(.., |engine| engine.is_lost()).collect();
+        let living = engines.clone();
+        drop(engines);
+        for engine in lost {
+            engine.give_up(self.latest().map(|latest| latest.config.host_failure()));
         }
         living
     }
@@ -124,16 +125,14 @@ impl Process {
     pub(crate) fn detach(&self, id: u64) -> bool {
         let _kept = lock(&self.resets);
         let mut attached = lock(&self.attached);
-        let index = attached
-            .iter()
-            .position(|known| known.configuration.id == id);
+        let index = attached.iter().position(|known| known.settings.id == id);
         index.map(|index| attached.remove(index)).is_some()
     }
 
-    /// Returns the configuration that came last, if Envoy uses any.
-    pub(crate) fn latest(&self) -> Option<Arc<Configuration>> {
+    /// Returns the settings of the configuration that came last, if Envoy uses any.
+    pub(crate) fn latest(&self) -> Option<Arc<Settings>> {
         let attached = lock(&self.attached);
-        attached.last().map(|last| Arc::clone(&last.configuration))
+        attached.last().map(|last| Arc::clone(&last.settings))
     }
 
     /// Returns whether Envoy uses any configuration.
@@ -141,10 +140,10 @@ impl Process {
         !lock(&self.attached).is_empty()
     }
 
-    /// Makes all workers that have begun take a new configuration over.
-    pub(crate) fn take_over(&self, configuration: &Arc<Configuration>) {
-        for worker in self.workers() {
-            worker.take_over(configuration);
+    /// Makes all engines take new settings over.
+    pub(crate) fn take_over(&self, settings: &Settings) {
+        for engine in self.engines() {
+            engine.take_over(settings);
         }
     }
 
@@ -205,19 +204,12 @@ impl Process {
         let envoy = {
             let attached = lock(&self.attached);
             let mut all = attached.iter();
-            let known = all.find(|known| known.configuration.id == id.configuration);
+            let known = all.find(|known| known.settings.id == id.configuration);
             known.map(|known| known.envoy)
         };
         if let Some(envoy) = envoy {
             envoy.reset_stream(id.number);
         }
-    }
-
-    /// Returns a configuration in use.
-    pub(crate) fn configuration(&self, id: u64) -> Option<Arc<Configuration>> {
-        let attached = lock(&self.attached);
-        let known = attached.iter().find(|known| known.configuration.id == id);
-        known.map(|known| Arc::clone(&known.configuration))
     }
 
     /// Returns whether `name` was found to be no cluster's.
@@ -275,11 +267,6 @@ impl Process {
 }
 
 // === free functions ===
-
-/// Locks what a panic cannot leave half changed: each change is one call of a collection.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The node's id, which Envoy does not tell dynamic modules: `TOLLGATE_NODE`, else `--service-node` of
 /// the command line, else the name of the machine.

@@ -64,7 +64,7 @@ impl Stream {
         Self {
             remembered: RefCell::new(remembered),
             bound,
-            host_failure: configuration.config.host_failure(),
+            host_failure: configuration.settings.config.host_failure(),
             number,
             mailbox: OnceCell::new(),
             is_known: Cell::new(false),

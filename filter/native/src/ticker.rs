@@ -7,6 +7,7 @@ use std::time::Duration;
 use tollgate_core::units::Instant;
 use tollgate_filter::now;
 
+use crate::lock::lock;
 use crate::process::Process;
 
 /// The longest sleep, after which new engines are seen.
@@ -78,7 +79,7 @@ impl Ticker {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Ticks until the thread `number` is not needed any more.
@@ -128,9 +129,9 @@ fn tick_all() -> Instant {
     let start = now();
     let mut next = start.saturating_add(SLEEP_MAX);
     for process in Process::all() {
-        for worker in process.workers() {
+        for engine in process.engines() {
             // A panic poisons the engine's lock, by which it is left out from then on.
-            let tick = std::panic::AssertUnwindSafe(|| worker.tick(start));
+            let tick = std::panic::AssertUnwindSafe(|| engine.tick(start));
             if let Ok(due) = std::panic::catch_unwind(tick) {
                 next = next.min(due);
             }

@@ -13,10 +13,13 @@ use tollgate_filter::{Binding, HostError, Level, Worker, now};
 
 use crate::at_hand::{self, AtHand};
 use crate::configuration::Configuration;
+use crate::engine::{CallEvent, Engine};
 use crate::envoy;
 use crate::host::NativeHost;
+use crate::lock::lock;
 use crate::mailbox::{Mailbox, Undelivered, Verdict};
-use crate::process::{Process, lock};
+use crate::process::Process;
+use crate::settings::Settings;
 use crate::ticker;
 
 thread_local! {
@@ -45,7 +48,7 @@ pub(crate) struct WorkerCell {
 /// A configuration as one worker thread uses it.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    configuration: Weak<Configuration>,
+    settings: Weak<Settings>,
     pub(crate) worker: Arc<WorkerCell>,
     pub(crate) binding: Binding,
 }
@@ -62,7 +65,7 @@ impl WorkerCell {
         });
         known.unwrap_or_else(|| {
             let new = Self::new(configuration);
-            process.add_worker(&new);
+            process.add_engine(Arc::clone(&new) as Arc<dyn Engine>);
             ENGINES.with_borrow_mut(|engines| engines.push(Arc::clone(&new)));
             new
         })
@@ -70,9 +73,10 @@ impl WorkerCell {
 
     fn new(configuration: &Configuration) -> Arc<Self> {
         let process = &configuration.process;
-        Arc::new_cyclic(|cell| {
-            let host = NativeHost::new(process, cell.clone());
-            let worker = Worker::new(host, process.identity(), &configuration.config);
+        Arc::new_cyclic(|cell: &Weak<Self>| {
+            let host = NativeHost::new(process, Weak::clone(cell) as Weak<dyn Engine>);
+            let config = &configuration.settings.config;
+            let worker = Worker::new(host, process.identity(), config);
             Self {
                 worker: Mutex::new(worker),
                 mailboxes: Mutex::default(),
@@ -89,33 +93,8 @@ impl WorkerCell {
         self.worker.lock().ok()
     }
 
-    /// Returns whether a panic has left the engine half changed.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.worker.is_poisoned()
-    }
-
-    /// Ends the waits that the engine will not end any more.
-    #[cold]
-    pub(crate) fn give_up(&self, host_failure: Option<HostFailure>) {
-        let waiting: Vec<_> = lock(&self.mailboxes).values().cloned().collect();
-        for mailbox in waiting {
-            mailbox.decide(Verdict::without_engine(
-                host_failure.unwrap_or(HostFailure::Open),
-            ));
-        }
-    }
-
-    /// Makes the engine take a configuration over that streams of its thread may have later.
-    pub(crate) fn take_over(&self, configuration: &Configuration) {
-        if let Some(mut worker) = self.lock()
-            && let Err(error) = configuration.bind(&mut worker)
-        {
-            worker.complain(&error);
-        }
-    }
-
     /// Runs `run` with the engine outside of all streams, and lets it have its next tick in time.
-    pub(crate) fn run(&self, run: impl FnOnce(&mut Worker<NativeHost>)) {
+    fn run(&self, run: impl FnOnce(&mut Worker<NativeHost>)) {
         let Some(mut worker) = self.lock() else {
             return;
         };
@@ -123,16 +102,6 @@ impl WorkerCell {
         let period = worker.tick_period();
         drop(worker);
         self.tick_within(period);
-    }
-
-    /// Ticks the engine if that is due, and returns when it is due again.
-    pub(crate) fn tick(&self, at: Instant) -> Instant {
-        if self.due.load(Ordering::Relaxed) <= at.as_nanos() {
-            // Requests that come meanwhile may need a tick sooner.
-            self.due.store(u64::MAX, Ordering::Relaxed);
-            self.run(Worker::handle_tick);
-        }
-        Instant::from_nanos(self.due.load(Ordering::Relaxed))
     }
 
     /// Makes the next tick come within `period`. Returns whether it comes sooner than before.
@@ -154,11 +123,6 @@ impl WorkerCell {
         lock(&self.mailboxes).insert(stream, Arc::clone(mailbox));
     }
 
-    /// Returns the mailbox of a stream.
-    pub(crate) fn mailbox(&self, stream: u32) -> Option<Arc<Mailbox>> {
-        lock(&self.mailboxes).get(&stream).cloned()
-    }
-
     /// Removes the mailbox of a stream that has ended.
     pub(crate) fn remove_mailbox(&self, stream: u32) {
         lock(&self.mailboxes).remove(&stream);
@@ -166,6 +130,56 @@ impl WorkerCell {
 
     fn is_of(&self, process: &Arc<Process>) -> bool {
         core::ptr::eq(self.process.as_ptr(), Arc::as_ptr(process))
+    }
+}
+
+impl Engine for WorkerCell {
+    fn tick(&self, at: Instant) -> Instant {
+        if self.due.load(Ordering::Relaxed) <= at.as_nanos() {
+            // Requests that come meanwhile may need a tick sooner.
+            self.due.store(u64::MAX, Ordering::Relaxed);
+            self.run(Worker::handle_tick);
+        }
+        Instant::from_nanos(self.due.load(Ordering::Relaxed))
+    }
+
+    fn handle_call(&self, token: u32, event: CallEvent<'_>) {
+        self.run(|engine| match event {
+            CallEvent::Messages(messages) => {
+                for message in messages {
+                    engine.handle_nudge(token, message);
+                }
+            }
+            CallEvent::Answer(answer) => engine.handle_answer(token, answer),
+            CallEvent::Failure(status) => engine.handle_failure(token, status),
+            CallEvent::StreamEnd(status) => engine.handle_watch_end(token, status),
+        });
+    }
+
+    fn take_over(&self, settings: &Settings) {
+        if let Some(mut worker) = self.lock()
+            && let Err(error) = settings.bind(&mut worker)
+        {
+            worker.complain(&error);
+        }
+    }
+
+    fn mailbox(&self, stream: u32) -> Option<Arc<Mailbox>> {
+        lock(&self.mailboxes).get(&stream).cloned()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.worker.is_poisoned()
+    }
+
+    #[cold]
+    fn give_up(&self, host_failure: Option<HostFailure>) {
+        let waiting: Vec<_> = lock(&self.mailboxes).values().cloned().collect();
+        for mailbox in waiting {
+            mailbox.decide(Verdict::without_engine(
+                host_failure.unwrap_or(HostFailure::Open),
+            ));
+        }
     }
 }
 
@@ -177,7 +191,9 @@ impl Bound {
     pub(crate) fn of(configuration: &Configuration) -> Option<Rc<Self>> {
         let known = BOUND.with(|bound| {
             let bound = bound.try_borrow().ok()?;
-            let (_, known) = bound.iter().find(|(id, _)| *id == configuration.id)?;
+            let (_, known) = bound
+                .iter()
+                .find(|(id, _)| *id == configuration.settings.id)?;
             (!known.worker.is_lost()).then(|| Rc::clone(known))
         });
         known.or_else(|| Self::bind(configuration))
@@ -194,35 +210,32 @@ impl Bound {
         };
         BOUND.with(|bound| {
             let mut bound = bound.try_borrow_mut().ok()?;
-            let in_use = |known: &Rc<Self>| known.configuration.strong_count() > 0;
+            let in_use = |known: &Rc<Self>| known.settings.strong_count() > 0;
             bound.retain(|(_, known)| in_use(known) && !known.worker.is_lost());
-            bound.push((configuration.id, Rc::clone(&new)));
+            bound.push((configuration.settings.id, Rc::clone(&new)));
             Some(new)
         })
     }
 
     fn new(configuration: &Configuration) -> Result<Self, HostError> {
-        let process = &configuration.process;
         let lost = HostError {
             call: "lock",
             status: 0,
         };
+        let settings = &configuration.settings;
         let worker = WorkerCell::of_thread(configuration);
-        let own = process.configuration(configuration.id);
         let binding = {
             let mut engine = worker.lock().ok_or(lost)?;
-            let binding = configuration.bind(&mut engine)?;
+            let binding = settings.bind(&mut engine)?;
             // A configuration that is being replaced must not have the last word.
-            if let Some(latest) = process
-                .latest()
-                .filter(|latest| latest.id != configuration.id)
-            {
+            let latest = configuration.process.latest();
+            if let Some(latest) = latest.filter(|latest| latest.id != settings.id) {
                 latest.bind(&mut engine)?;
             }
             binding
         };
         Ok(Self {
-            configuration: own.as_ref().map(Arc::downgrade).unwrap_or_default(),
+            settings: Arc::downgrade(settings),
             worker,
             binding,
         })

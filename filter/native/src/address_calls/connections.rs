@@ -12,7 +12,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 
 use super::unavailable;
 use crate::envoy;
-use crate::process::lock;
+use crate::lock::lock;
 
 /// Time limit of connecting, and of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);

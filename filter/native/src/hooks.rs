@@ -1,14 +1,21 @@
 //! Hooks that Envoy calls. Each turns pointers into references, and lets no panic out.
 
+#![allow(
+    unsafe_code,
+    reason = "C's interface; apart from it and Envoy's calls this crate is safe"
+)]
+
+use core::ffi::{c_char, c_void};
+use core::ptr::null;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::Arc;
 
-use tollgate_filter::RESPONSE_DETAILS;
+use tollgate_filter::Level;
 
-use super::*;
-use crate::calls::{self, StreamEvent};
+use crate::calls::{StreamEvent, StreamId};
+use crate::cluster_calls;
 use crate::configuration::Configuration;
+use crate::envoy::{ABI_VERSION, Buffer, ConfigPtr, Header, StreamPtr, log};
 use crate::stream::{Step, Stream};
 use crate::worker::Bound;
 
@@ -29,35 +36,25 @@ fn guard<R>(otherwise: R, hook: impl FnOnce() -> R) -> R {
     })
 }
 
-/// Does what a stream wants done. No reference into the module is alive: Envoy may run other hooks of
-/// the stream meanwhile, and destroy it.
+/// Does what a stream wants done.
 ///
 /// # Safety
-/// The stream is in one of its hooks.
+/// The stream is in one of its hooks, and no reference into the module's part of it is alive: Envoy may run
+/// other hooks of the stream meanwhile, and destroy it.
 unsafe fn carry_out(stream: StreamPtr, step: Step) -> u32 {
     match step {
         Step::Continue => CONTINUE,
         Step::Wait => STOP_ALL_AND_WATERMARK,
         Step::Resume => {
-            // SAFETY: the stream is valid, and was stopped in its request's headers.
-            unsafe { continue_decoding(stream.raw()) };
+            // SAFETY: as this function demands; only a stream that waits, stopped, resumes.
+            unsafe { stream.resume() };
             CONTINUE
         }
         Step::Reply(reply) => {
             let fields = reply.headers.iter();
             let fields: Vec<_> = fields.map(|(key, value)| (&key[..], &value[..])).collect();
-            let mut headers = to_headers(&fields);
-            // SAFETY: the stream is valid, and Envoy copies everything.
-            unsafe {
-                send_response(
-                    stream.raw(),
-                    reply.status,
-                    headers.as_mut_ptr(),
-                    headers.len(),
-                    Buffer::of(&reply.body),
-                    Buffer::of(RESPONSE_DETAILS),
-                );
-            }
+            // SAFETY: as this function demands.
+            unsafe { stream.reply(reply.status, &fields, &reply.body) };
             STOP
         }
     }
@@ -72,7 +69,8 @@ unsafe fn with_stream<R>(
     own: *const c_void,
     run: impl FnOnce(StreamPtr, &Stream) -> R,
 ) -> Option<R> {
-    let envoy = StreamPtr(NonNull::new(envoy)?, PhantomData);
+    // SAFETY: as this function demands.
+    let envoy = unsafe { StreamPtr::new(envoy) }?;
     // SAFETY: `own` was made by `http_filter_new`, and is not destroyed in this call of `run`.
     let stream = unsafe { own.cast::<Stream>().as_ref() }?;
     Some(run(envoy, stream))
@@ -97,11 +95,10 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     config: Buffer,
 ) -> *const c_void {
     guard(null(), || {
-        let envoy = NonNull::new(envoy).map(ConfigPtr);
-        // SAFETY: Envoy's bytes until the hook ends.
-        let json = unsafe { config.bytes() };
+        // SAFETY: this is the pointer of this hook, and the bytes are Envoy's until it ends.
+        let (envoy, json) = unsafe { (ConfigPtr::new(envoy), config.bytes()) };
         let new = envoy.and_then(|envoy| Configuration::load(envoy, json));
-        new.map_or(null(), |new| Arc::into_raw(new).cast())
+        new.map_or(null(), |new| Box::into_raw(Box::new(new)).cast())
     })
 }
 
@@ -110,7 +107,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(own: *co
     guard((), || {
         if !own.is_null() {
             // SAFETY: made by `config_new`, and destroyed once.
-            let configuration = unsafe { Arc::from_raw(own.cast::<Configuration>()) };
+            let configuration = unsafe { Box::from_raw(own.cast::<Configuration>().cast_mut()) };
             configuration.detach();
         }
     });
@@ -240,9 +237,9 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
 ) {
     guard((), || {
         // SAFETY: these are the pointers of this hook.
-        let configuration = unsafe { configuration(own) };
-        if let (Some(envoy), Some(configuration)) = (NonNull::new(envoy), configuration) {
-            calls::start(configuration, ConfigPtr(envoy));
+        let (envoy, own) = unsafe { (ConfigPtr::new(envoy), configuration(own)) };
+        if let (Some(envoy), Some(own)) = (envoy, own) {
+            cluster_calls::start(&own.process, own.settings.id, envoy);
         }
     });
 }
@@ -318,8 +315,9 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_rese
 /// `own` is the configuration of a hook that is running.
 unsafe fn hand_on(own: *const c_void, id: u64, event: StreamEvent<'_>) {
     // SAFETY: as this function demands.
-    if let Some(configuration) = unsafe { configuration(own) } {
-        calls::handle_event(configuration, id, event);
+    if let Some(own) = unsafe { configuration(own) } {
+        let id = StreamId::new(own.settings.id, id);
+        cluster_calls::handle_event(&own.process, id, &event);
     }
 }
 

@@ -3,11 +3,11 @@
 use tollgate_core::units::Instant;
 
 use super::*;
+use crate::engine::Engine;
 
 /// Makes a defect of the engine of this thread.
 fn lose_engine(loaded: &Loaded) {
-    let own = unsafe { configuration(loaded.own) }.unwrap();
-    let bound = Bound::of(own).unwrap();
+    let bound = Bound::of(loaded.own()).unwrap();
     guard((), || {
         let _worker = bound.worker.lock().unwrap();
         panic!("as a defect of the engine would");
@@ -23,14 +23,12 @@ fn after_a_panic_the_request_is_decided_by_host_failure_and_the_next_one_by_a_ne
     let configuration = Loaded::new("panics", "", more);
     let waits = configuration.open("acme");
     assert_eq!(waits.status, STOP_ALL_AND_WATERMARK);
-    let envoy = fake().new_stream(&[("x-tenant", "acme")]);
-    let own = unsafe { envoy_dynamic_module_on_http_filter_new(configuration.own, ptr(envoy)) };
+    let mut stream = configuration.new_stream("acme");
     lose_engine(&configuration);
-    let status =
-        unsafe { envoy_dynamic_module_on_http_filter_request_headers(ptr(envoy), own, true) };
-    assert_eq!(status, STOP);
-    assert_eq!(fake().replies[&envoy].0, 503);
-    Opened { envoy, own, status }.end();
+    stream.begin_request();
+    assert_eq!(stream.status, STOP);
+    assert_eq!(fake().replies[&stream.envoy].0, 503);
+    stream.end();
     waits.wait_for_wake();
     assert_eq!(
         fake().replies[&waits.envoy].0,
@@ -52,18 +50,17 @@ fn a_stream_whose_engine_panics_at_its_start_is_decided_by_host_failure() {
     for (host_failure, status) in [("closed", STOP), ("open", CONTINUE)] {
         let more = format!(r#""host_failure": "{host_failure}","#);
         let loaded = Loaded::new("panics-at-start", "", &more);
-        let own = unsafe { configuration(loaded.own) }.unwrap();
-        let stream = new_stream(own, |_| panic!("as a defect of the engine would"));
-        let own = Box::into_raw(Box::new(stream))
-            .cast::<c_void>()
-            .cast_const();
-        let envoy = fake().new_stream(&[("x-tenant", "acme")]);
-        let decided =
-            unsafe { envoy_dynamic_module_on_http_filter_request_headers(ptr(envoy), own, true) };
-        assert_eq!(decided, status, "{host_failure}");
-        let reply = fake().replies.get(&envoy).map(|(status, _)| *status);
+        let own = new_stream(loaded.own(), |_| panic!("as a defect of the engine would"));
+        let mut stream = Opened {
+            envoy: fake().new_stream(&[("x-tenant", "acme")]),
+            own: Box::into_raw(Box::new(own)).cast_const().cast(),
+            status: CONTINUE,
+        };
+        stream.begin_request();
+        assert_eq!(stream.status, status, "{host_failure}");
+        let reply = fake().replies.get(&stream.envoy).map(|(status, _)| *status);
         assert_eq!(reply, (status == STOP).then_some(503));
-        Opened { envoy, own, status }.end();
+        stream.end();
         loaded.destroy();
     }
 }
@@ -75,11 +72,9 @@ fn a_request_that_was_decided_after_a_panic_is_not_woken_any_more() {
     let waits = loaded.open("acme");
     assert_eq!(waits.status, STOP_ALL_AND_WATERMARK);
     // As if the hook had panicked at its end.
-    let stream = unsafe { waits.own.cast::<Stream>().as_ref() }.unwrap();
-    assert!(matches!(stream.step_after_panic(), Step::Reply(reply) if reply.status == 503));
+    assert!(matches!(waits.own().step_after_panic(), Step::Reply(reply) if reply.status == 503));
     lose_engine(&loaded);
-    let own = unsafe { configuration(loaded.own) }.unwrap();
-    own.process.workers();
+    loaded.own().process.engines();
     assert!(!fake().woken.contains(&waits.envoy));
     waits.end();
     loaded.destroy();
@@ -87,7 +82,7 @@ fn a_request_that_was_decided_after_a_panic_is_not_woken_any_more() {
 
 #[test]
 fn a_configuration_whose_taking_over_panics_is_forgotten() {
-    let envoy = ConfigPtr(NonNull::new(ptr(fake().new_number())).unwrap());
+    let envoy = config_ptr(fake().new_number());
     let json = by_tenant(r#""panics-new""#, "", "");
     let (new, metric_ids) = Configuration::prepare(envoy, json.as_bytes()).unwrap();
     let attached = guard(None, || {

@@ -4,14 +4,15 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{self, Command};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use std::{env, fs};
 
 use tollgate_filter::{Address, Destination, Host, HostError, Pem, Tls};
 
 use super::*;
+use crate::engine::Engine;
 use crate::host::NativeHost;
 use crate::process::Process;
 use crate::worker::{Bound, WorkerCell};
@@ -53,10 +54,10 @@ impl AtAddress {
         let server = SilentServer::start();
         let target = server.address.to_string();
         let loaded = Self::load(&target);
-        let own = unsafe { configuration(loaded.own) }.unwrap();
+        let own = loaded.own();
         let worker = Arc::clone(&Bound::of(own).unwrap().worker);
         Self {
-            host: NativeHost::new(&own.process, Arc::downgrade(&worker)),
+            host: NativeHost::new(&own.process, downgraded(&worker)),
             address: Address { target, tls: None },
             loaded,
             server,
@@ -83,6 +84,10 @@ impl AtAddress {
     }
 }
 
+fn downgraded(worker: &Arc<WorkerCell>) -> Weak<dyn Engine> {
+    Arc::<WorkerCell>::downgrade(worker)
+}
+
 #[test]
 fn a_stream_of_one_process_is_not_cancelled_by_the_number_of_another_ones() {
     let (one, two) = (AtAddress::new(), AtAddress::new());
@@ -94,7 +99,7 @@ fn a_stream_of_one_process_is_not_cancelled_by_the_number_of_another_ones() {
     two.server.wait_for_connection();
     // A process with streams to clusters only.
     let process = Process::of("a cluster's");
-    let cluster = NativeHost::new(&process, Arc::downgrade(&two.worker));
+    let cluster = NativeHost::new(&process, downgraded(&two.worker));
     cluster.cancel_stream(tokens[0]);
     drop(cluster);
     one.host.cancel_stream(tokens[0]);

@@ -1,9 +1,10 @@
 //! The module as Envoy uses it, through its hooks, on threads as Envoy's.
 
-use std::sync::Weak;
 use std::thread;
 
 use super::*;
+use crate::calls;
+use crate::envoy::to_headers;
 use crate::fake_envoy::{eventually, fake};
 use crate::grpc;
 use crate::process::Process;
@@ -49,11 +50,22 @@ impl Loaded {
         Self { envoy, own }
     }
 
+    /// The module's part of it.
+    fn own(&self) -> &Configuration {
+        unsafe { configuration(self.own) }.unwrap()
+    }
+
     fn open(&self, tenant: &str) -> Opened {
+        let mut stream = self.new_stream(tenant);
+        stream.begin_request();
+        stream
+    }
+
+    /// A stream whose request has not come yet.
+    fn new_stream(&self, tenant: &str) -> Opened {
         let envoy = fake().new_stream(&[("x-tenant", tenant)]);
         let own = unsafe { envoy_dynamic_module_on_http_filter_new(self.own, ptr(envoy)) };
-        let status =
-            unsafe { envoy_dynamic_module_on_http_filter_request_headers(ptr(envoy), own, true) };
+        let status = CONTINUE;
         Opened { envoy, own, status }
     }
 
@@ -109,6 +121,17 @@ unsafe impl Sync for Loaded {}
 // === impl Opened ===
 
 impl Opened {
+    /// The module's part of it.
+    fn own(&self) -> &Stream {
+        unsafe { self.own.cast::<Stream>().as_ref() }.unwrap()
+    }
+
+    fn begin_request(&mut self) {
+        let envoy = ptr(self.envoy);
+        self.status =
+            unsafe { envoy_dynamic_module_on_http_filter_request_headers(envoy, self.own, true) };
+    }
+
     /// Waits until another thread wakes the stream, and runs its hook.
     fn wait_for_wake(&self) {
         eventually("the stream to be woken", || {
@@ -137,6 +160,14 @@ fn by_tenant(coordinator: &str, rule: &str, more: &str) -> String {
 
 fn ptr(number: usize) -> *mut c_void {
     core::ptr::without_provenance_mut(number)
+}
+
+fn stream_ptr(number: usize) -> StreamPtr {
+    unsafe { StreamPtr::new(ptr(number)) }.unwrap()
+}
+
+fn config_ptr(number: usize) -> ConfigPtr {
+    unsafe { ConfigPtr::new(ptr(number)) }.unwrap()
 }
 
 #[test]
@@ -258,7 +289,7 @@ fn a_stream_of_an_older_configuration_is_reset_in_the_hook_of_the_latest() {
     let old = Loaded::new("older", "", "");
     let process = Process::of("older");
     let watch = |token| {
-        let call = calls::Call::new(Weak::new(), process.call_id(token), true);
+        let call = calls::Call::new(None, process.call_id(token), true);
         calls::Order::start(call, "older", "Watch", b"", None)
     };
     let token = process.order(watch).unwrap();
@@ -304,7 +335,7 @@ fn a_thread_has_one_engine_for_coordinators_that_configurations_leave_and_come_b
     // The thread forgets the configuration before when it meets this one.
     use_and_leave(load("one-engine-other"));
     use_and_leave(load("one-engine"));
-    assert_eq!(Process::of("one-engine").workers().len(), 1);
+    assert_eq!(Process::of("one-engine").engines().len(), 1);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Metadata is read without lines in Envoy's log.
 
+use tollgate_filter::MetadataKind;
+
 use super::*;
+use crate::envoy::{MetadataSource, MetadataValue};
 use crate::property;
 
 const COST: &[&str] = &["metadata", "filter_metadata", "metadata-test", "price"];
@@ -17,8 +20,7 @@ fn lines(key: &str) -> usize {
 }
 
 fn read(stream: usize, path: &[&str], likely: MetadataKind) -> Option<Vec<u8>> {
-    let stream = StreamPtr(NonNull::new(ptr(stream)).unwrap(), PhantomData);
-    property::read(stream, path, likely)
+    property::read(stream_ptr(stream), path, likely)
 }
 
 /// A stream with the exceptions `all` of its route.
