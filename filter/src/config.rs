@@ -34,8 +34,6 @@ pub(crate) use rule::{Missing, Rule};
 pub(crate) use terms::Body;
 pub(crate) use terms::Terms;
 
-/// The longest name of a scope rule, in bytes.
-pub(crate) const RULE_NAME_LEN_MAX: usize = 40;
 /// Time between two rounds of housekeeping of a worker: renewals, unspent tokens, statistics.
 const TICK: Duration = Duration::from_millis(20);
 

@@ -11,8 +11,8 @@ use tollgate_engine::{Call, Cas, HostError, Level, OwnSlots, Written};
 use tollgate_proto::nudge::{Nudged, Watch};
 use tollgate_proto::{FieldError, v1};
 
-use crate::grpc_service::Address;
-use crate::host::{Destination, Host};
+use crate::grpc_service::{Address, Destination};
+use crate::host::Host;
 
 /// gRPC's INTERNAL.
 const INTERNAL: u32 = 13;

@@ -11,7 +11,8 @@ use tollgate_core::units::Instant;
 use tollgate_proto::v1;
 
 use crate::grpc_service;
-use crate::host::{Cas, Destination, Host, HostError, Kind, Level, Metric, Written};
+use crate::grpc_service::Destination;
+use crate::host::{Cas, Host, HostError, Kind, Level, Metric, Written};
 use crate::notes::{Notes, joined};
 
 /// State that the workers of a process share, and the fate of their streams.

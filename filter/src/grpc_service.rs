@@ -13,8 +13,6 @@ use std::hash::DefaultHasher;
 
 use tollgate_core::units::Instant;
 
-use crate::host::Destination;
-
 /// The authority of calls to clusters whose names are no host's.
 const ANY_HOST: &str = "any";
 /// The first part of the names of Envoy's statistics of the connection.
@@ -34,6 +32,15 @@ const CHANNEL_SETTINGS: [(&str, u32); 7] = [
 
 /// Seconds until Envoy reads the files of TLS again.
 pub const REREAD_SECONDS: u64 = 3600;
+
+/// Coordinators that a call goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination<'a> {
+    /// A cluster of Envoy's, by its name.
+    Cluster(&'a str),
+    /// An address outside of Envoy's clusters.
+    Address(&'a Address),
+}
 
 /// Address of coordinators.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use tollgate_core::units::Instant;
 use tollgate_engine::OwnSlots;
 pub use tollgate_engine::{Cas, HostError, Level, Written};
 
-use crate::grpc_service::Address;
+use crate::grpc_service::Destination;
 use crate::notes::Notes;
 
 #[cfg(target_os = "wasi")]
@@ -35,15 +35,6 @@ pub enum Kind {
     Gauge,
     /// A distribution of values.
     Histogram,
-}
-
-/// Coordinators that a call goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination<'a> {
-    /// A cluster of Envoy's, by its name.
-    Cluster(&'a str),
-    /// An address outside of Envoy's clusters.
-    Address(&'a Address),
 }
 
 /// Proxy that runs the filter.
@@ -339,7 +330,7 @@ mod envoy {
 
     /// The plugin's configuration as Envoy has it; empty if there is none.
     pub(crate) fn configuration() -> Result<Vec<u8>, HostError> {
-        use proxy_wasm::types::BufferType::PluginConfiguration;
+        use proxy_wasm::types::BufferType::{GrpcReceiveBuffer, PluginConfiguration};
         hostcalls::get_buffer(PluginConfiguration, 0, usize::MAX)
             .map(Option::unwrap_or_default)
             .map_err(failed("get_buffer"))
@@ -352,7 +343,6 @@ mod envoy {
     /// The message of the gRPC call or stream whose callback is running. One that is too large is
     /// empty: it lacks what was asked for.
     pub(crate) fn grpc_message(size: usize) -> Result<Vec<u8>, HostError> {
-        use proxy_wasm::types::BufferType::GrpcReceiveBuffer;
         if size > MESSAGE_LEN_MAX {
             return Ok(Vec::new());
         }

@@ -14,7 +14,6 @@ use std::borrow::Cow;
 use regex_lite::Regex;
 use tollgate_core::lease::ID_LEN_MAX;
 
-use crate::config::RULE_NAME_LEN_MAX;
 use crate::host::{Host, HostError};
 
 mod address;
@@ -30,6 +29,8 @@ pub(crate) use hash::hashed;
 pub(crate) use path::Template;
 pub(crate) use percent::decoded_leniently;
 
+/// The longest name of a scope rule, in bytes.
+pub(crate) const RULE_NAME_LEN_MAX: usize = 40;
 /// The longest key, in bytes; a rule's name, a slash and a key fit into a scope id.
 pub(crate) const KEY_LEN_MAX: usize = 200;
 /// The longest name of a plan, and the longest key beside one.

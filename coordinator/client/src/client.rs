@@ -11,7 +11,8 @@ use crate::coordinators::Coordinators;
 use crate::driver::Driver;
 use crate::error::AcquireError;
 use crate::permit::Permit;
-use crate::settings::{Settings, SettingsError};
+use crate::settings::Settings;
+use crate::settings_error::SettingsError;
 use crate::transport::Transport;
 use crate::worker::{Answer, Outcome, Shared, Worker};
 

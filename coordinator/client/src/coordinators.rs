@@ -11,7 +11,8 @@ use tollgate_proto::v1;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-use crate::settings::{Settings, SettingsError};
+use crate::settings::Settings;
+use crate::settings_error::SettingsError;
 use crate::transport::Transport;
 use crate::wire::LeaseServiceClient;
 

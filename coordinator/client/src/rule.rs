@@ -7,7 +7,7 @@ use tollgate_core::lease::Priority;
 use tollgate_core::units::Capacity;
 use tollgate_engine::{Overflow, RuleConfig, Shape};
 
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// The longest name, in bytes.
 const NAME_LEN_MAX: usize = 40;

@@ -8,6 +8,7 @@ use tollgate_engine::{EngineConfig, Formats, HostFailure, Identity, RULES_MAX};
 use tonic::transport::ClientTlsConfig;
 
 use crate::rule::Rule;
+use crate::settings_error::SettingsError;
 
 /// Time between two rounds of housekeeping: renewals, unspent tokens.
 const TICK: Duration = Duration::from_millis(20);
@@ -35,18 +36,6 @@ pub struct Settings {
     call_timeout: Duration,
     pub(crate) formats: Formats,
     reports_limits: bool,
-}
-
-/// Why settings are refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} is {value}: {rule}")]
-pub struct SettingsError {
-    /// The name of the setting.
-    pub field: &'static str,
-    /// Its value.
-    pub value: String,
-    /// The rule that it breaks.
-    pub rule: String,
 }
 
 // === impl Settings ===

@@ -11,9 +11,9 @@ use tollgate_engine::{Overflow, RuleConfig, Shape};
 
 use super::fields::Fields;
 use super::key::{constant, dynamic_metadata};
-use super::{ConfigError, Defaults, RULE_NAME_LEN_MAX, Terms, condition, key, mode_as};
+use super::{ConfigError, Defaults, Terms, condition, key, mode_as};
 use crate::condition::Condition;
-use crate::key::Key;
+use crate::key::{Key, RULE_NAME_LEN_MAX};
 
 /// The longest wait, in milliseconds: shorter than the time after which a scope that nobody uses
 /// makes room for others.

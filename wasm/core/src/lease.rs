@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use crate::traffic::Counts;
+use crate::traffic::Tally;
 use crate::units::{Capacity, Tokens};
 
 mod demand;
@@ -55,15 +55,6 @@ pub struct LeaseRequest {
     pub draw: Option<DrawRequest>,
     /// Attempts and refusals since its last request that was answered.
     pub tally: Tally,
-}
-
-/// Counts of a client since an earlier request of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Sequence of that request, the last that was answered; 0 if none was.
-    pub since: u64,
-    /// Attempts and refusals since then.
-    pub counts: Counts,
 }
 
 /// Draw of a client from the bucket of the whole fleet. Cumulative numbers are of this run of the

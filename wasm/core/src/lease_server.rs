@@ -27,7 +27,7 @@ pub use self::nudges::Nudge;
 use self::nudges::NudgeQueue;
 use self::pools::Pools;
 use self::slot::ResourceSlot;
-pub use self::snapshot::{PoolSnapshot, ResourceSnapshot, Snapshot, SnapshotError};
+pub use self::snapshot::{ResourceSnapshot, Snapshot, SnapshotError};
 pub use self::terms::{PoolTerms, Terms};
 use crate::deadlines::Deadlines;
 use crate::lease::{ClientId, ClientRun, Epoch, ResourceId};

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
+use crate::lendable::{LendableCapacity, LendableSource};
 use crate::limit::Limit;
-use crate::tree::{LendableCapacity, LendableSource};
 use crate::units::{Instant, nanos};
 
 /// The shortest refresh interval of a lease that ends soon with what is borrowed.

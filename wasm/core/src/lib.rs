@@ -33,6 +33,7 @@ pub mod lease;
 pub mod lease_client;
 pub mod lease_server;
 mod lease_times;
+mod lendable;
 pub mod limit;
 pub mod message;
 pub mod pool;

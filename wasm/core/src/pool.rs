@@ -24,11 +24,12 @@ use core::time::Duration;
 
 mod draws;
 
-use crate::fleet::{DrawSums, FleetLimit, FleetSums, MemberDraws, ShortMembers};
+use crate::fleet::{
+    DrawSums, FleetBucketSnapshot, FleetLimit, FleetSums, MemberDraws, ShortMembers,
+};
 use crate::hash::fnv1a;
 use crate::lack::Lack;
 use crate::lease::{ResourceId, Unit};
-use crate::lease_server::PoolSnapshot;
 use crate::lease_times::LeaseTimes;
 use crate::limit::{Limit, SafeCapacity, burst_part};
 use crate::round::Round;
@@ -125,6 +126,20 @@ type TieBreak = u64;
 
 /// The least part of a pool whose change is worth looking at its members' clients.
 const NOISE_PART: u64 = 10;
+
+/// Pool in a snapshot. Its leases are those of its members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSnapshot {
+    /// Id of the pool.
+    pub id: ResourceId,
+    /// The limit that the last refresh of a member came with.
+    pub limit: Limit,
+    /// Time for which members that learn still confirm no more than shares: more was claimed than
+    /// there is.
+    pub crowded: Duration,
+    /// Its bucket, if clients draw of it.
+    pub bucket: Option<FleetBucketSnapshot>,
+}
 
 // === impl Pool ===
 

@@ -3,7 +3,6 @@
 
 use core::time::Duration;
 
-use crate::lease::Tally;
 use crate::units::Instant;
 
 /// Length of the windows in which recent traffic is counted.
@@ -19,6 +18,15 @@ pub struct Counts {
     pub attempts: u64,
     /// Those that were refused.
     pub refused: u64,
+}
+
+/// Counts of a client since an earlier request of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Sequence of that request, the last that was answered; 0 if none was.
+    pub since: u64,
+    /// Attempts and refusals since then.
+    pub counts: Counts,
 }
 
 /// Counts of a client that its coordinator may not know of; plain data.

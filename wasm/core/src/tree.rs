@@ -30,16 +30,15 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-mod lendable;
 mod parent_lease;
 mod parent_tokens;
 
-pub(crate) use self::lendable::{LendableCapacity, LendableSource};
 use self::parent_lease::ParentLease;
 pub use self::parent_lease::ParentLeaseView;
 use crate::deadlines::Deadlines;
 use crate::lease::{Answer, Demand, EpochError, Origin, ResourceId};
 use crate::lease_client::LeaseMessage;
+use crate::lendable::LendableCapacity;
 use crate::limit::Limit;
 use crate::pool::ResourceTotals;
 use crate::units::{Capacity, Instant, Tokens};

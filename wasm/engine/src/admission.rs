@@ -10,9 +10,11 @@ use std::collections::VecDeque;
 use tollgate_core::client::{Policy, ScopeState};
 use tollgate_core::units::{Instant, Tokens};
 
+use crate::config::RuleId;
+use crate::decision::{BucketId, Target};
 use crate::host::Host;
 use crate::process::Process;
-use crate::rules::{OVERFLOW, RuleId, scope_id};
+use crate::rules::{OVERFLOW, scope_id};
 use crate::shared_table::TableError;
 
 mod adjust;
@@ -39,7 +41,7 @@ pub(crate) use first_leases::SlotMessages;
 pub(crate) use meters::Meters;
 use meters::Permits;
 pub use request::Request;
-pub(crate) use request::{BucketId, Stage, Target};
+pub(crate) use request::Stage;
 pub(crate) use resolve::Place;
 use scope_terms::ScopeTerms;
 pub(crate) use scopes::Entry;

@@ -7,6 +7,11 @@ use tollgate_core::client::Policy;
 /// The most rules of a configuration, hence of buckets that a request needs.
 pub const RULES_MAX: usize = 16;
 
+/// A rule of an engine: one with the same name in a later configuration is the same. Once no configuration has it,
+/// and none of its scopes is remembered, another rule may get its id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuleId(pub u16);
+
 /// Identity of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -94,4 +99,17 @@ pub enum HostFailure {
     Open,
     /// It is refused.
     Closed,
+}
+
+// === impl RuleId ===
+
+impl RuleId {
+    /// A rule that has no place: the host fails for its requests.
+    pub(crate) const NONE: Self = Self(u16::MAX);
+
+    /// Returns its place among the rules of its engine.
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
 }

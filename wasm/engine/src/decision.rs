@@ -1,8 +1,19 @@
 //! Decisions on requests.
 
-use crate::admission::Target;
+use crate::config::RuleId;
 use crate::refusal::{Denial, Refusal};
-use crate::rules::RuleId;
+
+/// Bucket of a scope, as an entry of a table.
+pub(crate) type BucketId = (u16, u32);
+
+/// One of the buckets that a request needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) table: u16,
+    /// The rule that leads there: that of the table, but for canonical scopes.
+    pub(crate) rule: u16,
+    pub(crate) index: u32,
+}
 
 /// Decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +33,28 @@ pub enum Decision {
 pub struct Shortfall {
     pub(crate) target: Target,
     pub(crate) denial: Denial,
+}
+
+// === impl Target ===
+
+impl Target {
+    #[inline]
+    pub(crate) const fn of(table: u16, index: u32) -> Self {
+        Self {
+            table,
+            rule: table,
+            index,
+        }
+    }
+
+    pub(crate) fn bucket(self) -> BucketId {
+        (self.table, self.index)
+    }
+
+    /// Returns the bucket as a number, for the core.
+    pub(crate) fn member(self) -> u64 {
+        (u64::from(self.table) << 32) | u64::from(self.index)
+    }
 }
 
 // === impl Shortfall ===

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use tollgate_core::units::Tokens;
 
+use crate::config::RuleId;
 use crate::refusal::{LimitStatus, Refusal};
-use crate::rules::RuleId;
 
 /// Something that the embedder does after a callback of the engine, in the order of
 /// [`Engine::poll_effect`](crate::Engine::poll_effect).

@@ -15,7 +15,7 @@ use tollgate_core::message::Refreshed;
 use tollgate_core::units::{Instant, Tokens};
 
 use crate::admission::{Admission, Charge, Place, Request, Stage, is_overflow_key};
-use crate::config::{EngineConfig, Identity};
+use crate::config::{EngineConfig, Identity, RuleId};
 use crate::decision::Decision;
 use crate::effect::{Effect, Report, StreamEnd, StreamNeeds};
 use crate::host::Host;
@@ -23,7 +23,7 @@ use crate::lease_sync::LeaseSync;
 use crate::process::Process;
 use crate::refusal::Refusal;
 use crate::roots::{Root, RootSettings};
-use crate::rules::{IN_USE_MAX, RuleId};
+use crate::rules::IN_USE_MAX;
 use crate::stats::{ProcessStats, RuleStats, Stats};
 use crate::users::InUse;
 use crate::wait_queues::WaitQueues;

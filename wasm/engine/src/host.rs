@@ -8,13 +8,7 @@ use tollgate_core::message::{Refresh, Release};
 use tollgate_core::units::Instant;
 
 use crate::own_slots::OwnSlots;
-
-/// The version of a record in shared data; zero writes whatever is there.
-pub type Cas = u32;
-
-/// A version that no record has: the host counts up from one and accepts any version where there
-/// is no record yet. Writing with it creates a record or does nothing.
-pub const ABSENT: Cas = u32::MAX;
+use crate::shared_memory::{Cas, Written};
 
 /// Severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +19,6 @@ pub enum Level {
     Warn,
     /// Something that an operator must mend.
     Error,
-}
-
-/// Outcome of a write to shared data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// The record is as it was written.
-    Stored,
-    /// Another worker wrote first.
-    Lost,
 }
 
 /// Failure of a host to do as it was asked.

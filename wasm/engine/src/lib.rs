@@ -45,19 +45,21 @@ mod usual_limits;
 mod wait_queues;
 
 pub use admission::{Charge, Request};
-pub use config::{EngineConfig, HostFailure, Identity, Overflow, RULES_MAX, RuleConfig, Shape};
+pub use config::{
+    EngineConfig, HostFailure, Identity, Overflow, RULES_MAX, RuleConfig, RuleId, Shape,
+};
 pub use decision::{Decision, Shortfall};
 pub use effect::{Effect, Report, StreamEnd, StreamNeeds, Waited};
 pub use engine::Engine;
 #[cfg(any(test, feature = "testing"))]
 pub use engine::ScopeView;
-pub use host::{ABSENT, Call, Cas, Host, HostError, Level, Written};
+pub use host::{Call, Host, HostError, Level};
 pub use own_slots::OwnSlots;
 pub use refusal::{Denial, LimitStatus, Refusal, ScopeLevel};
 pub use reply::{Formats, Refuser, Reply, policy, reason, seconds};
 pub use roots::{Root, RootSettings};
-pub use rules::{OVERFLOW, RuleId, planned_key};
-pub use shared_memory::SharedMemory;
+pub use rules::{OVERFLOW, planned_key};
+pub use shared_memory::{ABSENT, Cas, SharedMemory, Written};
 pub use shared_table::codec;
 pub use stats::{Counter, ProcessStats, Refusals, RuleStats, Stats};
 pub use users::{InUse, Users};

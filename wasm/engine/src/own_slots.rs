@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tollgate_core::client::ScopeState;
 
-use crate::host::{ABSENT, Cas, Written};
+use crate::shared_memory::{ABSENT, Cas, Written};
 
 /// Slots of one table: each has a lock of its own, and what is in it is neither encoded nor copied out.
 ///

@@ -5,7 +5,7 @@ use core::time::Duration;
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
 
-use crate::rules::RuleId;
+use crate::config::RuleId;
 
 /// Time after which a bucket is asked again that other workers have changed all the time.
 const CONTENDED_FOR: Duration = Duration::from_millis(1);

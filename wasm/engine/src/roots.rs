@@ -1,10 +1,9 @@
 //! Configurations that an engine has at the same time, such as those of two listeners of a proxy: a
 //! request is decided on by the settings of its own.
 
-use crate::config::{EngineConfig, HostFailure};
+use crate::config::{EngineConfig, HostFailure, RuleId};
 use crate::decision::Decision;
 use crate::refusal::Refusal;
-use crate::rules::RuleId;
 use crate::users::{InUse, Users};
 
 /// Configuration of an engine that is in use.

@@ -2,12 +2,11 @@
 
 use tollgate_core::client::{KnownLimit, Policy};
 
-use crate::config::{Overflow, RuleConfig, Shape};
+use crate::config::{Overflow, RuleConfig, RuleId, Shape};
 use crate::refusal::Refusal;
 use crate::stats::RuleStats;
 use crate::users::{InUse, Users};
 use crate::usual::Usual;
-use crate::usual_limits::UsualLimits;
 
 /// Name of the rule for canonical scopes that belong to no other; no configuration can have it.
 const CANONICAL: &str = "~canonical";
@@ -20,11 +19,6 @@ const PLAN: char = '\0';
 
 /// The most rules of all configurations in use at a time.
 pub(crate) const IN_USE_MAX: usize = 8192;
-
-/// A rule of an engine: one with the same name in a later configuration is the same. Once no configuration has it,
-/// and none of its scopes is remembered, another rule may get its id.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RuleId(pub u16);
 
 /// Rules of an engine, by their ids.
 #[derive(Debug, Default)]
@@ -39,19 +33,6 @@ struct Rule {
     stats: RuleStats,
     usual: Usual,
     users: Users<()>,
-}
-
-// === impl RuleId ===
-
-impl RuleId {
-    /// A rule that has no place: the host fails for its requests.
-    pub(crate) const NONE: Self = Self(u16::MAX);
-
-    /// Returns its place among the rules of its engine.
-    #[inline]
-    pub fn index(self) -> usize {
-        usize::from(self.0)
-    }
 }
 
 // === impl Rules ===
@@ -219,10 +200,13 @@ impl Rules {
     }
 
     /// Takes the usual limits of all rules, those that this worker has learned included.
-    pub(crate) fn take_usual_limits(&mut self, limits: &UsualLimits) {
+    pub(crate) fn take_usual_limits<'a>(
+        &mut self,
+        limits: impl Iterator<Item = (&'a str, KnownLimit)> + Clone,
+    ) {
         for rule in &mut self.rules {
             let name = &rule.config.name;
-            let own = limits.iter().filter(|(kind, _)| rule_of(kind) == name);
+            let own = limits.clone().filter(|(kind, _)| rule_of(kind) == name);
             rule.usual.take(own);
         }
     }

@@ -3,7 +3,21 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::host::{Cas, Written};
+/// The version of a record in shared data; zero writes whatever is there.
+pub type Cas = u32;
+
+/// A version that no record has: the host counts up from one and accepts any version where there
+/// is no record yet. Writing with it creates a record or does nothing.
+pub const ABSENT: Cas = u32::MAX;
+
+/// Outcome of a write to shared data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The record is as it was written.
+    Stored,
+    /// Another worker wrote first.
+    Lost,
+}
 
 /// Records with the rules of Envoy's shared data: compare-and-swap, no deletion, version 0 overwrites,
 /// and where there is no record any version writes one.
@@ -77,7 +91,6 @@ impl Default for SharedMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::ABSENT;
 
     #[test]
     fn a_write_with_an_old_version_is_lost() {

@@ -10,8 +10,9 @@ use tollgate_core::lease::ClientRun;
 use tollgate_core::message::Release;
 use tollgate_core::units::Instant;
 
-use crate::host::{Call, Cas, Host, HostError, Level, Written};
+use crate::host::{Call, Host, HostError, Level};
 use crate::own_slots::OwnSlots;
+use crate::shared_memory::{Cas, Written};
 
 /// Something that happens at an awkward moment.
 pub(crate) type Intruder = Box<dyn FnOnce(&FakeProcess)>;

@@ -58,7 +58,7 @@ impl UsualExchange {
             let changed = (limits != before).then(|| limits.encode());
             (limits, changed)
         })?;
-        rules.take_usual_limits(&limits);
+        rules.take_usual_limits(limits.iter());
         self.exchanged_at = Some(now);
         Ok(())
     }
@@ -68,7 +68,7 @@ impl UsualExchange {
 
 impl UsualLimits {
     /// Returns all, each with the kind of its scopes.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, KnownLimit)> {
+    fn iter(&self) -> impl Iterator<Item = (&str, KnownLimit)> + Clone {
         self.0.iter().map(|(kind, limit)| (kind.as_str(), *limit))
     }
 

@@ -15,9 +15,9 @@ use tollgate_core::deadlines::Deadlines;
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Instant, Tokens};
 
-use crate::admission::{BucketId, Request, Stage, Target};
+use crate::admission::{Request, Stage};
 use crate::config::Shape;
-use crate::decision::Shortfall;
+use crate::decision::{BucketId, Shortfall, Target};
 use crate::effect::Waited;
 use crate::refusal::Denial;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tollgate_core::lease::{
     Band, Claim, ClientId, ClientRun, Demand, DrawRequest, Epoch, IdError, LeaseRequest, Priority,
-    ResourceId, Run, Tally, Unit,
+    ResourceId, Run, Unit,
 };
 pub use tollgate_core::message::{Refresh, Release, SCOPES_MAX, ScopeRefresh};
-use tollgate_core::traffic::Counts;
+use tollgate_core::traffic::{Counts, Tally};
 use tollgate_core::units::{Capacity, Tokens};
 
 use crate::field::{FieldError, Rule};

@@ -1,6 +1,7 @@
-use tollgate_core::lease::{ClientId, ClientRun, DrawRequest, Epoch, LeaseRequest, Tally};
+use tollgate_core::lease::{ClientId, ClientRun, DrawRequest, Epoch, LeaseRequest};
 use tollgate_core::lease_server::{Bounds, Start, Terms};
 use tollgate_core::limit::{Limit, Part};
+use tollgate_core::traffic::Tally;
 
 use super::*;
 

@@ -1,7 +1,6 @@
 //! Client's half of the bucket of the whole fleet: the tokens that it has drawn, and those that
 //! requests wait for.
 
-use super::rate_limiter::micros;
 use crate::lease::{DrawAnswer, DrawRequest};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
@@ -259,6 +258,11 @@ impl Draws {
 }
 
 // === free functions ===
+
+/// `tokens` as a balance counts them.
+pub(super) fn micros(tokens: Tokens) -> i64 {
+    i64::try_from(tokens.as_micros()).unwrap_or(i64::MAX)
+}
 
 /// Tokens of a balance in millionths; none if it is a debt.
 pub(super) fn positive(balance: i64) -> Tokens {

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use self::draw::LeaseBefore;
 use super::demand_estimator::DemandEstimator;
-use super::draws::Draws;
+use super::draws::{Draws, micros};
 use super::policy::Policy;
 use super::process_lease::{LeaseState, Phase, ProcessLease};
 use crate::bucket::{BucketState, TakeError, TokenBucket};
@@ -441,13 +441,6 @@ impl RateLimiter {
         let most = self.bucket.burst().whole().checked_div(parts).unwrap_or(0);
         Tokens::from_whole(rate.tokens_in(CACHE_TIME).whole().min(most))
     }
-}
-
-// === free functions ===
-
-/// `tokens` as a balance counts them.
-pub(super) fn micros(tokens: Tokens) -> i64 {
-    i64::try_from(tokens.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

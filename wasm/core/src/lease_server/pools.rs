@@ -4,8 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::Terms;
-use super::buckets::StoredBuckets;
 use crate::deadlines::Deadlines;
+use crate::fleet::StoredBucket;
 use crate::lease::ResourceId;
 use crate::pool::Pool;
 use crate::units::Instant;
@@ -43,7 +43,12 @@ impl Pools {
     }
 
     /// Begins the pool that `terms` name, with the bucket that a store has of it, or gives it today's limit.
-    pub(super) fn begin(&mut self, now: Instant, terms: &Terms<'_>, stored: &mut StoredBuckets) {
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        terms: &Terms<'_>,
+        stored: impl FnOnce(&ResourceId) -> Option<StoredBucket>,
+    ) {
         let Some(named) = terms.bounding_pool() else {
             return;
         };
@@ -52,7 +57,7 @@ impl Pools {
             return;
         }
         let mut pool = Pool::new(named.pool, named.limit);
-        if let Some(stored) = stored.restore(now, named.pool) {
+        if let Some(stored) = stored(named.pool) {
             pool.fleet.restore_stored(now, named.limit.burst, stored);
         }
         self.insert(named.pool, pool);

@@ -129,7 +129,8 @@ impl LeaseServer {
         slot.resource.allocation.is_filling = is_filling;
         slot.resource.allocation.collect_from = self.started_at;
         slot.resource.allocation.collect_until = learning_until;
-        self.pools.begin(now, call.terms, &mut self.buckets);
+        let stored = |pool: &ResourceId| self.buckets.restore(now, pool);
+        self.pools.begin(now, call.terms, stored);
         let left = slot.follow(now, &mut self.pools, call.id, call.terms, learning_until);
         slot.resource.allocation.set_limit(now, call.terms.limit);
         let (resource, mut pool) = slot.linked(&mut self.pools);
@@ -171,7 +172,8 @@ impl LeaseServer {
             true => learned_at.max(now.saturating_add(time_to_learn(terms))),
             false => learned_at,
         };
-        self.pools.begin(now, terms, &mut self.buckets);
+        let stored = |pool: &ResourceId| self.buckets.restore(now, pool);
+        self.pools.begin(now, terms, stored);
         let mut resource = Resource::new(call.id.unit, terms.limit.clone(), learning_until);
         resource.allocation.is_filling = self.is_filling();
         resource.allocation.collect_from = self.started_at;

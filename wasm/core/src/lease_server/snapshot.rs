@@ -23,7 +23,7 @@ use super::{Bounds, DRAINS_MAX, LeaseServer, ResourceSlot, Start, requeue};
 use crate::fleet::FleetBucketSnapshot;
 use crate::lease::{ClientId, Epoch, ResourceId};
 use crate::limit::Limit;
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolSnapshot};
 use crate::resource::{ClientSnapshot, Resource};
 use crate::units::{Instant, Tokens};
 
@@ -41,20 +41,6 @@ pub struct Snapshot {
     pub resources: Vec<ResourceSnapshot>,
     /// Clients that are drained, with the time that is left.
     pub drains: Vec<(ClientId, Duration)>,
-}
-
-/// Pool in a snapshot. Its leases are those of its members.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolSnapshot {
-    /// Id of the pool.
-    pub id: ResourceId,
-    /// The limit that the last refresh of a member came with.
-    pub limit: Limit,
-    /// Time for which members that learn still confirm no more than shares: more was claimed than
-    /// there is.
-    pub crowded: Duration,
-    /// Its bucket, if clients draw of it.
-    pub bucket: Option<FleetBucketSnapshot>,
 }
 
 /// Resource in a snapshot.

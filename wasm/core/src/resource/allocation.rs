@@ -19,20 +19,19 @@ mod turns;
 
 use alloc::boxed::Box;
 
-use self::client_entry::CountedLease;
-use self::client_entry::EntryTotals;
 pub(super) use self::client_entry::{ClientEntry, TieBreak};
+use self::client_entry::{CountedLease, EntryTotals};
 use self::presence::Presence;
 use super::RefreshError;
 use crate::fleet::{DrawSums, DrawingBands, FleetLimit};
 use crate::lack::Lack;
-use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Tally, Unit};
+use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Unit};
 use crate::lease_times::LeaseTimes;
+use crate::lendable::{LendableCapacity, LendableSource};
 use crate::limit::{Algorithm, Limit, SafeCapacity};
 use crate::pool::{PoolView, ResourceTotals};
 use crate::share::{PriorityBands, Quantum};
-use crate::traffic::Traffic;
-use crate::tree::{LendableCapacity, LendableSource};
+use crate::traffic::{Tally, Traffic};
 use crate::units::{Capacity, Instant, Tokens};
 
 /// Limit of a resource, with the sums of what is wanted of it and lent of it.

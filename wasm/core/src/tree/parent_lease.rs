@@ -2,11 +2,12 @@
 
 use core::time::Duration;
 
+use super::ParentRequest;
 use super::parent_tokens::ParentTokens;
-use super::{LendableCapacity, LendableSource, ParentRequest};
 use crate::early::{EarlyAllowance, EarlyRate};
 use crate::lease::{Answer, Band, Claim, EpochError, LeaseRequest, NO_FINGERPRINT, Origin};
 use crate::lease_client::{HeldLease, LeaseClient, LeaseMessage, NUDGED};
+use crate::lendable::{LendableCapacity, LendableSource};
 use crate::limit::{Limit, SafeCapacity};
 use crate::pool::ResourceTotals;
 use crate::units::{Capacity, Instant, Tokens};

@@ -5,10 +5,11 @@ use tollgate_core::lease::Unit;
 
 use super::draw::DrawResult;
 use super::{Admission, Request, Stage, Target, entry};
+use crate::config::RuleId;
 use crate::decision::{Decision, Shortfall};
 use crate::host::Host;
 use crate::process::Process;
-use crate::rules::{RuleId, Rules};
+use crate::rules::Rules;
 use crate::shared_table::TableError;
 use crate::wait_queues::WaitQueues;
 

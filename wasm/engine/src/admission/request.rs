@@ -5,25 +5,13 @@ use tollgate_core::units::Tokens;
 use super::charge::Prepaid;
 use super::shadow::Shadowed;
 use crate::config::RULES_MAX;
-use crate::decision::{Decision, Shortfall};
+use crate::decision::{Decision, Shortfall, Target};
 use crate::refusal::Refusal;
 use crate::roots::RootSettings;
 use crate::rules::Rules;
 
 /// Each rule's scope may use the capacity of another as well.
 const TARGETS_MAX: usize = RULES_MAX * 2;
-
-/// Bucket of a scope, as an entry of a table.
-pub(crate) type BucketId = (u16, u32);
-
-/// One of the buckets that a request needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) table: u16,
-    /// The rule that leads there: that of the table, but for canonical scopes.
-    pub(crate) rule: u16,
-    pub(crate) index: u32,
-}
 
 /// Stage of a request, which says what may still be decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,28 +72,6 @@ pub struct Request {
     pub(crate) has_canonical: bool,
     /// True if it has been counted at these.
     pub(crate) counted_at_canonical: bool,
-}
-
-// === impl Target ===
-
-impl Target {
-    #[inline]
-    pub(crate) const fn of(table: u16, index: u32) -> Self {
-        Self {
-            table,
-            rule: table,
-            index,
-        }
-    }
-
-    pub(crate) fn bucket(self) -> BucketId {
-        (self.table, self.index)
-    }
-
-    /// Returns the bucket as a number, for the core.
-    fn member(self) -> u64 {
-        (u64::from(self.table) << 32) | u64::from(self.index)
-    }
 }
 
 // === impl Findings ===

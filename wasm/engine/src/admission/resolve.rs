@@ -6,11 +6,11 @@ use tollgate_core::units::Instant;
 
 use super::draw::is_overflow;
 use super::{Admission, BucketId, Scopes, Target, entry, is_overflow_key};
-use crate::config::Overflow;
+use crate::config::{Overflow, RuleId};
 use crate::host::{Host, Level};
 use crate::process::Process;
 use crate::refusal::Denial;
-use crate::rules::{OVERFLOW, RuleId, Rules, scope_id};
+use crate::rules::{OVERFLOW, Rules, scope_id};
 use crate::shared_table::TableError;
 
 /// Fruitless searches for a place, beyond those with success, that one round of housekeeping allows.

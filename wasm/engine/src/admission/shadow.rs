@@ -9,8 +9,9 @@ use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 
 use super::{Admission, Request};
+use crate::config::RuleId;
 use crate::refusal::Refusal;
-use crate::rules::{RuleId, Rules};
+use crate::rules::Rules;
 
 /// Dice that fall the same way for the same request and rule.
 #[derive(Debug)]

@@ -15,10 +15,11 @@ use tollgate_core::units::Tokens;
 use super::bytes::BYTES;
 use super::meters::Meter;
 use super::{Admission, Request, Target, entry};
+use crate::config::RuleId;
 use crate::effect::{StreamEnd, StreamNeeds};
 use crate::host::Host;
 use crate::process::Process;
-use crate::rules::{RuleId, Rules};
+use crate::rules::Rules;
 use crate::shared_table::or_later;
 
 /// Streams whose bytes are counted in one round, at most.

@@ -3,10 +3,11 @@
 use tollgate_core::units::Tokens;
 
 use super::Engine;
-use crate::admission::{Place, Target};
+use crate::admission::Place;
+use crate::config::RuleId;
+use crate::decision::Target;
 use crate::host::Host;
 use crate::refusal::ScopeLevel;
-use crate::rules::RuleId;
 use crate::shared_table::TableError;
 
 // === impl Engine ===

@@ -4,8 +4,8 @@ use tollgate_core::units::{Instant, Tokens};
 
 use super::Engine;
 use crate::admission::Meters;
+use crate::config::RuleId;
 use crate::host::Host;
-use crate::rules::RuleId;
 
 /// State of a scope in one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

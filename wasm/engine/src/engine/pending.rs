@@ -6,11 +6,11 @@ use core::time::Duration;
 use tollgate_core::units::{Instant, Tokens};
 
 use super::Engine;
-use crate::admission::{BucketId, Request, Stage, Target};
-use crate::decision::Decision;
+use crate::admission::{Request, Stage};
+use crate::config::RuleId;
+use crate::decision::{BucketId, Decision, Target};
 use crate::effect::{Effect, Waited};
 use crate::host::Host;
-use crate::rules::RuleId;
 use crate::shared_table::TableError;
 use crate::wait_queues::{PendingRequest, WaitingRequest};
 

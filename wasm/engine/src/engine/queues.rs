@@ -3,8 +3,8 @@
 use tollgate_core::units::Instant;
 
 use super::Engine;
-use crate::admission::{BucketId, Request, Stage};
-use crate::decision::{Decision, Shortfall};
+use crate::admission::{Request, Stage};
+use crate::decision::{BucketId, Decision, Shortfall};
 use crate::host::Host;
 use crate::shared_table::TableError;
 use crate::wait_queues::{QueuedRequest, WaitError, WaitLimits, WaitingRequest};

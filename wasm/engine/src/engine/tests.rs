@@ -9,12 +9,11 @@ use tollgate_core::client::Policy;
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Capacity, Tokens};
 
-use crate::config::{EngineConfig, HostFailure, Overflow, RuleConfig};
+use crate::config::{EngineConfig, HostFailure, Overflow, RuleConfig, RuleId};
 use crate::decision::Decision;
 use crate::engine::Engine;
 use crate::host::{Host, Level};
 use crate::refusal::{Denial, Refusal};
-use crate::rules::RuleId;
 use crate::shared_table::codec::{self, DirtyQueue};
 use crate::testing::FakeProcess;
 

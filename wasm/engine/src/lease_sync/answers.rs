@@ -2,13 +2,12 @@
 
 use core::time::Duration;
 
-use tollgate_core::client::{Policy, ScopeState};
 use tollgate_core::lease::{EpochError, LeaseRequest, Unit};
 use tollgate_core::message::{Refreshed, ScopeAnswer};
 use tollgate_core::units::Instant;
 
 use super::LeaseSync;
-use super::calls::ScopeRequest;
+use super::calls::{ScopeRequest, with_slot};
 use super::failure::Failure;
 use crate::host::{Host, Level};
 use crate::process::Process;
@@ -169,18 +168,4 @@ impl LeaseSync {
         );
         process.host.log(Level::Warn, &message);
     }
-}
-
-// === free functions ===
-
-/// Lets `change` decide with the state of the scope that a request is for.
-pub(super) fn with_slot<H: Host, R>(
-    process: &Process<H>,
-    request: &ScopeRequest,
-    mut change: impl FnMut(&mut ScopeState, &Policy) -> R,
-) -> Result<R, TableError> {
-    let policy = process.rules.policy_of(&request.scope);
-    let slots = process.table.slots()?;
-    let change = |scope_state: &mut ScopeState| change(scope_state, &policy);
-    slots.update(&process.host, request.slot, &request.scope, change)
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tollgate_core::client::LeaseMessage;
+use tollgate_core::client::{LeaseMessage, Policy, ScopeState};
 use tollgate_core::lease::{LeaseRequest, ResourceId, Unit};
 use tollgate_core::message::{Refresh, Release, ScopeRefresh};
 use tollgate_core::units::Instant;
@@ -15,7 +15,7 @@ use super::{CallBudget, LeaseSync, Upstream, Upstreams};
 use crate::admission::SlotMessages;
 use crate::host::{Call, Host};
 use crate::process::Process;
-use crate::shared_table::Releases;
+use crate::shared_table::{Releases, TableError};
 
 /// The most scopes in a call; the coordinator accepts twice as many.
 pub(super) const SCOPES_PER_CALL: usize = 500;
@@ -234,4 +234,16 @@ fn unique(requests: Vec<ScopeRequest>) -> (Vec<ScopeRequest>, Vec<ScopeRequest>)
     let mut seen = BTreeSet::new();
     let requests = requests.into_iter();
     requests.partition(|request| seen.insert(request.scope.clone()))
+}
+
+/// Lets `change` decide with the state of the scope that a request is for.
+pub(super) fn with_slot<H: Host, R>(
+    process: &Process<H>,
+    request: &ScopeRequest,
+    mut change: impl FnMut(&mut ScopeState, &Policy) -> R,
+) -> Result<R, TableError> {
+    let policy = process.rules.policy_of(&request.scope);
+    let slots = process.table.slots()?;
+    let change = |scope_state: &mut ScopeState| change(scope_state, &policy);
+    slots.update(&process.host, request.slot, &request.scope, change)
 }

@@ -4,8 +4,7 @@ use tollgate_core::message::ScopeError;
 use tollgate_core::units::Instant;
 
 use super::LeaseSync;
-use super::answers::with_slot;
-use super::calls::{ScopeRequest, upstream};
+use super::calls::{ScopeRequest, upstream, with_slot};
 use crate::host::{Host, Level};
 use crate::process::Process;
 

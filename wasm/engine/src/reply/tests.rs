@@ -1,5 +1,5 @@
 use super::*;
-use crate::rules::RuleId;
+use crate::config::RuleId;
 use tollgate_core::units::{Rate, Tokens};
 
 fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use tollgate_core::client::ScopeState;
 
-use super::TableError;
-use super::codec;
+use super::{TableError, codec};
 use crate::equal::equal;
-use crate::host::{ABSENT, Cas, Host, HostError, Written};
+use crate::host::{Host, HostError};
 use crate::own_slots::Slot;
+use crate::shared_memory::{ABSENT, Cas, Written};
 
 /// The most tries of a change that others were faster with.
 pub(super) const TRIES: u32 = 8;

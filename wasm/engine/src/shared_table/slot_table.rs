@@ -26,7 +26,8 @@ use tollgate_core::units::Instant;
 use super::TableError;
 use super::codec::ProcessRecord;
 use super::slot_store::{Contents, SlotStore, TRIES, read};
-use crate::host::{ABSENT, Cas, Host, HostError, Written};
+use crate::host::{Host, HostError};
+use crate::shared_memory::{ABSENT, Cas, Written};
 
 /// The slots that a scope may be in. With 90 % of all slots taken, one scope in thirty finds none
 /// among 32.

@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use tollgate_core::units::Instant;
 
 use super::WaitingRequest;
-use crate::admission::{BucketId, Request};
+use crate::admission::Request;
+use crate::decision::BucketId;
 
 /// Requests of one worker that are held, in the order of their arrival.
 #[derive(Debug, Default)]

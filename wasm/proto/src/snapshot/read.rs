@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tollgate_core::fleet::FleetBucketSnapshot;
 use tollgate_core::lease::{Band, ClientId, ClientRun, Demand, Epoch, Priority, ResourceId};
-use tollgate_core::lease_server::{PoolSnapshot, ResourceSnapshot, Snapshot};
+use tollgate_core::lease_server::{ResourceSnapshot, Snapshot};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
+use tollgate_core::pool::PoolSnapshot;
 use tollgate_core::resource::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
 use tollgate_core::units::{Capacity, Tokens};
 

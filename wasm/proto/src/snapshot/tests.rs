@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use tollgate_core::lease::{
     Band, ClientId, ClientRun, Demand, Epoch, LeaseRequest, Priority, ResourceId, Run, Unit,
 };
-use tollgate_core::lease_server::{Bounds, LeaseServer, PoolSnapshot, ResourceSnapshot, Terms};
+use tollgate_core::lease_server::{Bounds, LeaseServer, ResourceSnapshot, Terms};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
+use tollgate_core::pool::PoolSnapshot;
 use tollgate_core::resource::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
 use tollgate_core::units::{Capacity, Instant};
 

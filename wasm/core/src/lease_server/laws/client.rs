@@ -4,11 +4,10 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 use std::format;
 
-use super::table::at;
 use crate::client::LeaseMessage;
 use crate::lease::{Answer, Band, ClientId, ClientRun, Demand, Epoch, Origin, Run};
 use crate::lease_client::LeaseClient;
-use crate::units::Capacity;
+use crate::units::{Capacity, Instant};
 
 /// Time after which a request counts as lost.
 const CALL_TIMEOUT: Duration = Duration::from_millis(300);
@@ -85,4 +84,10 @@ impl Client {
             self.interval = answer.refresh_interval;
         }
     }
+}
+
+// === free functions ===
+
+pub(super) fn at(ms: u64) -> Instant {
+    Instant::from_nanos(ms * 1_000_000)
 }

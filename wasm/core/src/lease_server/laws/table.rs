@@ -7,7 +7,7 @@ use std::format;
 use std::vec::Vec;
 
 use super::super::*;
-use super::client::Client;
+use super::client::{Client, at};
 use super::step::Step;
 use crate::client::LeaseMessage;
 use crate::lease::{Answer, Band, LeaseRequest, Unit};
@@ -401,8 +401,4 @@ pub(super) fn booked(resource: &Resource, run: &ClientRun) -> Option<Capacity> {
     let mut clients = resource.clients();
     let record = clients.find(|record| *record.id == run.id && record.run == run.run);
     record.map(|record| record.has)
-}
-
-pub(super) fn at(ms: u64) -> Instant {
-    Instant::from_nanos(ms * 1_000_000)
 }

@@ -6,9 +6,9 @@ use std::vec::Vec;
 
 use super::*;
 use crate::fleet::StoredBucket;
-use crate::lease::{DrawRequest, Tally};
+use crate::lease::DrawRequest;
 use crate::lease_server::PoolTerms;
-use crate::traffic::Counts;
+use crate::traffic::{Counts, Tally};
 
 const BOUNDS: Bounds = Bounds {
     max_resources: 8,

@@ -2,7 +2,7 @@
 
 use super::Allocation;
 use crate::fleet::FleetSums;
-use crate::tree::LendableSource;
+use crate::lendable::LendableSource;
 use crate::units::{Capacity, Instant, Tokens, mul_div};
 
 // === impl Allocation ===

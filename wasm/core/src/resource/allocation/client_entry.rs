@@ -2,9 +2,10 @@
 
 use super::Presence;
 use crate::fleet::DrawSums;
-use crate::lease::{Claim, Epoch, LeaseRequest, Tally};
+use crate::lease::{Claim, Epoch, LeaseRequest};
 use crate::resource::{ClientDraws, RefreshError, ThrottledSince};
 use crate::share::BandHandles;
+use crate::traffic::Tally;
 use crate::units::{Capacity, Instant, Tokens};
 
 /// State of one client.

@@ -6,10 +6,10 @@ use super::grant::suffices;
 use super::{Allocation, ClientEntry, TieBreak};
 use crate::fleet::{ChargedLimit, ChargedLimits, Draw, FleetSums, StoredBucket};
 use crate::lease::{Band, DrawAnswer, DrawRequest};
+use crate::lendable::LendableSource;
 use crate::limit::Algorithm;
 use crate::pool::PoolLink;
 use crate::resource::ClientDraws;
-use crate::tree::LendableSource;
 use crate::units::{Capacity, Instant, Tokens};
 
 // === impl DrawRequest ===

@@ -1,8 +1,9 @@
 //! A client's entry, written into a snapshot and read again.
 
 use super::{Allocation, ClientEntry, CountedLease, EntryTotals, Presence, TieBreak};
-use crate::lease::{ClientRun, Demand, NO_FINGERPRINT, Tally};
+use crate::lease::{ClientRun, Demand, NO_FINGERPRINT};
 use crate::resource::{ClientSnapshot, LeaseSnapshot, ThrottledSince};
+use crate::traffic::Tally;
 use crate::units::{Capacity, Instant, Tokens};
 
 // === impl ClientEntry ===

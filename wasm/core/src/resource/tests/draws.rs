@@ -4,8 +4,8 @@ use alloc::format;
 use core::num::NonZeroU32;
 
 use super::*;
-use crate::lease::{Band, Demand, DrawAnswer, DrawRequest, Priority, Tally};
-use crate::traffic::Counts;
+use crate::lease::{Band, Demand, DrawAnswer, DrawRequest, Priority};
+use crate::traffic::{Counts, Tally};
 use crate::units::Tokens;
 
 /// Clients that draw, on a clock that the test moves.

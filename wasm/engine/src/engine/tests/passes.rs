@@ -154,7 +154,7 @@ fn a_scope_that_has_the_place_of_a_forgotten_one_pays_itself() {
     let charge = worker.first_pass(&["acme"], 1).unwrap();
     let place = |worker: &Worker, tenant: &str| {
         let target = worker.engine.admission.find(RuleId(0), tenant.as_bytes());
-        target.map(crate::admission::Target::bucket)
+        target.map(crate::decision::Target::bucket)
     };
     let before = place(&worker, "acme");
     while place(&worker, "acme").is_some() {

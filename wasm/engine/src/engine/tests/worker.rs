@@ -9,13 +9,12 @@ use tollgate_core::units::Tokens;
 
 use super::calls::Terms;
 use super::{DOWN, TICK};
-use crate::config::{EngineConfig, Identity};
+use crate::config::{EngineConfig, Identity, RuleId};
 use crate::decision::Decision;
 use crate::effect::{Effect, Report, StreamEnd, Waited};
 use crate::engine::Engine;
 use crate::refusal::Refusal;
 use crate::roots::Root;
-use crate::rules::RuleId;
 use crate::stats::{ProcessStats, Refusals, Stats};
 use crate::testing::{FakeHost, FakeProcess};
 use crate::users::InUse;

@@ -43,7 +43,7 @@ pub(crate) enum LendableSource {
 
 impl LendableCapacity {
     /// The state of a resource before the parent's first answer.
-    pub(super) fn pending(level: u32) -> Self {
+    pub(crate) fn pending(level: u32) -> Self {
         Self {
             source: LendableSource::Awaited,
             whole: Capacity::UNLIMITED,
