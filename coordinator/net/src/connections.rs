@@ -143,7 +143,7 @@ async fn run(stream: TcpStream, entry: ConnectionEntry, tls: Option<ListenerTls>
         let reading = Arc::clone(activity);
         let io = InspectReader::new(transport, move |bytes: &[u8]| {
             if !bytes.is_empty() {
-                reading.heard(bytes.len(), Instant::now());
+                reading.read(bytes.len(), Instant::now());
             }
         });
         serve::serve(io, (addresses, names), &entry, router).await;

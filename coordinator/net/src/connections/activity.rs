@@ -1,6 +1,5 @@
-//! State of one connection: the side that waits for the other, and since when.
+//! State of one connection: how far it has come, whose turn it is, and what its client has to do.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,16 +7,20 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::duties::Duties;
+pub(super) use self::duties::DutyId;
+use self::header::Header;
+pub(super) use self::turn::Turn;
 use super::bounds::ConnectionBounds;
 use super::metrics::DropReason;
 use super::source::ConnectionSource;
 use crate::tls::Listener;
 
-/// The bytes of an HTTP/2 preface and of the header of the SETTINGS frame after it. A client that
-/// has sent them speaks HTTP/2; from then on pings say whether it lives.
-const HTTP2_HELLO_LEN: usize = 33;
+mod duties;
+mod header;
+mod turn;
 
-/// State of one connection: its calls under way and what it waits for.
+/// State of one connection: its calls under way and the side that the other waits for.
 #[derive(Debug)]
 pub(super) struct Activity {
     /// Its source.
@@ -52,31 +55,14 @@ pub(super) enum Stage {
 #[derive(Debug)]
 struct State {
     stage: Stage,
-    /// Calls whose request is complete and whose answer is being made.
-    working: usize,
+    turn: Turn,
+    header: Header,
+    duties: Duties,
     /// Calls whose header was read and whose answer has not ended.
     calls: usize,
-    /// When the last call stopped being worked on, or when the connection was accepted.
-    waiting_since: Instant,
-    /// When the first of the calls began that have been worked on without a pause.
-    working_since: Instant,
-    heard_at: Instant,
-    heard: usize,
-    /// When the header of a request began, as far as that has a deadline.
-    header_since: Option<Instant>,
-    /// Bytes of its calls.
-    held: usize,
-    /// The steps that its client has to take, by number.
-    owed: BTreeMap<u64, ClientDuty>,
-    last_owed: u64,
-}
-
-/// Duty of a client with a deadline: to send a body, or to read an answer.
-#[derive(Clone, Copy, Debug)]
-struct ClientDuty {
-    since: Instant,
-    deadline: Instant,
-    reason: DropReason,
+    /// Bytes of these.
+    call_bytes: usize,
+    last_read_at: Instant,
 }
 
 /// Measure of how much a connection is in the way of others.
@@ -84,10 +70,8 @@ struct ClientDuty {
 pub(super) struct ConnectionRank {
     /// Its progress.
     pub(super) stage: Stage,
-    /// Set if one of its calls is being worked on. Else its client keeps it waiting.
-    pub(super) working: bool,
-    /// Since when that is so without a pause.
-    pub(super) since: Instant,
+    /// Whose turn it is. On its client's, that keeps us waiting.
+    pub(super) turn: Turn,
 }
 
 // === impl Activity ===
@@ -107,16 +91,12 @@ impl Activity {
             phase: watch::Sender::new(Phase::Open),
             state: Mutex::new(State {
                 stage,
-                working: 0,
+                turn: Turn::Client { since: now },
+                header: Header::first(listener, now),
+                duties: Duties::default(),
                 calls: 0,
-                waiting_since: now,
-                working_since: now,
-                heard_at: now,
-                heard: 0,
-                header_since: Some(now),
-                held: 0,
-                owed: BTreeMap::new(),
-                last_owed: 0,
+                call_bytes: 0,
+                last_read_at: now,
             }),
         }
     }
@@ -139,28 +119,23 @@ impl Activity {
     pub(super) fn connected(&self, now: Instant) {
         let mut state = self.state();
         state.stage = Stage::Unanswered;
-        state.header_since = Some(now);
-        state.heard_at = now;
+        state.header = Header::first(self.listener, now);
+        state.last_read_at = now;
     }
 
     /// `bytes` were read.
-    pub(super) fn heard(&self, bytes: usize, now: Instant) {
+    pub(super) fn read(&self, bytes: usize, now: Instant) {
         let mut state = self.state();
-        state.heard_at = now;
-        state.heard = state.heard.saturating_add(bytes);
-        let http2 = self.listener == Listener::Grpc;
-        if http2 && state.heard >= HTTP2_HELLO_LEN {
-            state.header_since = None;
-        } else if !http2 && state.calls == 0 && state.header_since.is_none() {
-            state.header_since = Some(now);
-        }
+        let calls = state.calls;
+        state.header.read(self.listener, bytes, calls, now);
+        state.last_read_at = now;
     }
 
     /// The header of a request was read.
     pub(super) fn begin_call(&self) {
         let mut state = self.state();
         state.calls += 1;
-        state.header_since = None;
+        state.header = Header::Optional;
     }
 
     /// A call has ended, its answer is out of our hands.
@@ -169,21 +144,13 @@ impl Activity {
     }
 
     /// A request is complete, its answer is being made.
-    pub(super) fn begin_work(&self, now: Instant) {
-        let mut state = self.state();
-        if state.working == 0 {
-            state.working_since = now;
-        }
-        state.working += 1;
+    pub(super) fn begin_answer(&self, now: Instant) {
+        self.state().turn.begin_answer(now);
     }
 
     /// An answer is made.
-    pub(super) fn end_work(&self, now: Instant) {
-        let mut state = self.state();
-        state.working -= 1;
-        if state.working == 0 {
-            state.waiting_since = now;
-        }
+    pub(super) fn end_answer(&self, now: Instant) {
+        self.state().turn.end_answer(now);
     }
 
     /// An answer was sent to its end.
@@ -191,54 +158,37 @@ impl Activity {
         self.state().stage = Stage::Answered;
     }
 
-    /// The client has to do something within `time`; says by which number it is [paid](Self::paid).
-    pub(super) fn owe(&self, reason: DropReason, time: Duration, now: Instant) -> u64 {
-        let mut state = self.state();
-        state.last_owed += 1;
-        let number = state.last_owed;
-        let owed = ClientDuty {
-            since: now,
-            deadline: now + time,
-            reason,
-        };
-        state.owed.insert(number, owed);
-        number
+    /// The client has to take a step within `time`.
+    pub(super) fn begin_duty(&self, reason: DropReason, time: Duration, now: Instant) -> DutyId {
+        self.state().duties.begin(reason, time, now)
     }
 
-    /// Notes that the step of this number is done.
-    pub(super) fn paid(&self, number: u64) {
-        self.state().owed.remove(&number);
+    /// The client has taken a step, or it is not needed any more.
+    pub(super) fn end_duty(&self, duty: DutyId) {
+        self.state().duties.end(duty);
     }
 
-    /// Counts `bytes` more and says how many it holds now.
+    /// Counts `bytes` more of its calls, and says how many there are now.
     pub(super) fn take(&self, bytes: usize) -> usize {
         let mut state = self.state();
-        state.held += bytes;
-        state.held
+        state.call_bytes += bytes;
+        state.call_bytes
     }
 
     /// Counts `bytes` less.
     pub(super) fn give_back(&self, bytes: usize) {
-        self.state().held -= bytes;
+        self.state().call_bytes -= bytes;
     }
 
     /// Reason to cut it off at `now`, if there is one.
     pub(super) fn overdue(&self, bounds: &ConnectionBounds, now: Instant) -> Option<DropReason> {
         let state = self.state();
-        if state.stage == Stage::Handshake {
-            let late = state.waiting_since + bounds.handshake_timeout <= now;
-            return late.then_some(DropReason::Handshake);
+        match state.stage {
+            Stage::Handshake => state.late_handshake(bounds, now),
+            Stage::Unanswered | Stage::Answered => (state.duties.overdue(now))
+                .or_else(|| state.late_header(bounds, now))
+                .or_else(|| state.silence(bounds, now)),
         }
-        if let Some(owed) = state.owed.values().find(|owed| owed.deadline <= now) {
-            return Some(owed.reason);
-        }
-        if let Some(since) = state.header_since
-            && since + bounds.request_timeout <= now
-        {
-            return Some(DropReason::Request);
-        }
-        let silent = state.working == 0 && state.heard_at + bounds.idle_timeout <= now;
-        silent.then_some(DropReason::Idle)
     }
 
     /// Whether its TLS handshake has not ended.
@@ -246,37 +196,31 @@ impl Activity {
         self.state().stage == Stage::Handshake
     }
 
-    /// The bytes that its calls hold.
-    pub(super) fn held(&self) -> usize {
-        self.state().held
+    /// The bytes of its calls.
+    pub(super) fn call_bytes(&self) -> usize {
+        self.state().call_bytes
     }
 
     /// Its rank among connections that are in the way of others.
     pub(super) fn rank(&self) -> ConnectionRank {
         let state = self.state();
-        let working = state.working > 0;
         ConnectionRank {
             stage: state.stage,
-            working,
-            since: match working {
-                true => state.working_since,
-                false => state.waiting_since,
-            },
+            turn: state.turn,
         }
     }
 
-    /// The bytes of its calls, and since when its client owes a step; none if it owes nothing.
-    pub(super) fn hold(&self) -> Option<(usize, Instant)> {
+    /// The bytes of its calls, and since when its client has had a step to take; none if it has none.
+    pub(super) fn delayed_bytes(&self) -> Option<(usize, Instant)> {
         let state = self.state();
-        let since = state.owed.values().map(|owed| owed.since).min()?;
-        Some((state.held, since))
+        Some((state.call_bytes, state.duties.oldest()?))
     }
 
     /// Asks its client to leave if nothing is to be lost by it; says whether that was so. A
     /// connection that it says no of is to be cut off.
     pub(super) fn close(&self) -> bool {
         let state = self.state();
-        let idle = state.stage == Stage::Answered && state.owed.is_empty();
+        let idle = state.stage == Stage::Answered && state.duties.is_empty();
         drop(state);
         if idle {
             self.enter(Phase::Closing);
@@ -320,5 +264,27 @@ impl Activity {
         // The sender is in `self`, so there is no end before that phase.
         let mut phases = self.phase.subscribe();
         let _ = phases.wait_for(|now| *now >= phase).await;
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// The client has not ended its TLS handshake in time.
+    fn late_handshake(&self, bounds: &ConnectionBounds, now: Instant) -> Option<DropReason> {
+        let deadline = self.turn.since() + bounds.handshake_timeout;
+        (deadline <= now).then_some(DropReason::Handshake)
+    }
+
+    /// The client has not sent the header of a request in time.
+    fn late_header(&self, bounds: &ConnectionBounds, now: Instant) -> Option<DropReason> {
+        let deadline = self.header.expected_since()? + bounds.request_timeout;
+        (deadline <= now).then_some(DropReason::Request)
+    }
+
+    /// The client has sent nothing for long, on its turn.
+    fn silence(&self, bounds: &ConnectionBounds, now: Instant) -> Option<DropReason> {
+        let deadline = self.last_read_at + bounds.idle_timeout;
+        (!self.turn.is_ours() && deadline <= now).then_some(DropReason::Idle)
     }
 }

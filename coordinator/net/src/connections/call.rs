@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::activity::Activity;
+use super::activity::{Activity, DutyId};
 use super::framing::MessageProgress;
 use super::memory::{CALL_LEN, CallMemory};
 use super::metrics::DropReason;
@@ -68,13 +68,13 @@ struct RequestState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallStep {
-    /// The client owes the rest of the body, under this number.
-    Receiving(u64),
+    /// The client has to send the rest of the body.
+    Receiving(DutyId),
     /// The answer is being made.
-    Working,
-    /// The answer has begun before the end of the request, as that of a stream does. The client owes
-    /// the rest of a message that it has begun, under this number.
-    Streaming(Option<u64>),
+    Answering,
+    /// The answer has begun before the end of the request, as that of a stream does. The client has to
+    /// send the rest of a message that it has begun.
+    Streaming(Option<DutyId>),
     /// The answer is made.
     Answered,
 }
@@ -84,7 +84,7 @@ enum CallStep {
 pub(super) struct AnswerCharge {
     call: Arc<Call>,
     bytes: usize,
-    owed: u64,
+    duty: DutyId,
 }
 
 // === impl Call ===
@@ -104,7 +104,7 @@ impl Call {
         if !probe && activity.is_for_probes() {
             return Err(CallRefusal::ProbesOnly);
         }
-        let held = activity.held();
+        let held = activity.call_bytes();
         let is_small =
             bytes <= PROBE_LEN_MAX && held.saturating_add(bytes) <= PROBE_HELD_MAX - CALL_LEN;
         if !(probe && is_small) {
@@ -121,7 +121,7 @@ impl Call {
         let held = activity.take(bytes);
         memory.take(bytes, held);
         activity.begin_call();
-        let owed = activity.owe(DropReason::Request, times.request_timeout, Instant::now());
+        let duty = activity.begin_duty(DropReason::Request, times.request_timeout, Instant::now());
         Ok(Arc::new(Self {
             activity: Arc::clone(activity),
             memory: memory.clone(),
@@ -132,7 +132,7 @@ impl Call {
             request: Mutex::new(RequestState {
                 bytes,
                 progress: MessageProgress::default(),
-                step: CallStep::Receiving(owed),
+                step: CallStep::Receiving(duty),
             }),
         }))
     }
@@ -154,12 +154,12 @@ impl Call {
         let held = self.activity.take(bytes);
         let within = self.memory.take(bytes, held);
         let before = std::mem::replace(&mut request.progress, progress);
-        if let CallStep::Streaming(owed) = request.step {
+        if let CallStep::Streaming(duty) = request.step {
             let is_next = before.complete != progress.complete;
-            if let Some(owed) = owed.filter(|_| is_next) {
-                self.activity.paid(owed);
+            if let Some(duty) = duty.filter(|_| is_next) {
+                self.activity.end_duty(duty);
             }
-            self.stream(&mut request, owed.filter(|_| !is_next));
+            self.stream(&mut request, duty.filter(|_| !is_next));
         }
         let max = self.memory.max_of_connection();
         match () {
@@ -175,13 +175,13 @@ impl Call {
     pub(super) fn received(&self) {
         let mut request = self.request();
         match request.step {
-            CallStep::Receiving(owed) => {
-                self.activity.paid(owed);
-                self.activity.begin_work(Instant::now());
-                request.step = CallStep::Working;
+            CallStep::Receiving(duty) => {
+                self.activity.end_duty(duty);
+                self.activity.begin_answer(Instant::now());
+                request.step = CallStep::Answering;
             }
             CallStep::Streaming(_) => self.end_request(&mut request),
-            CallStep::Working | CallStep::Answered => {}
+            CallStep::Answering | CallStep::Answered => {}
         }
     }
 
@@ -190,11 +190,11 @@ impl Call {
     pub(super) fn answered(&self) {
         let mut request = self.request();
         match request.step {
-            CallStep::Receiving(owed) => {
-                self.activity.paid(owed);
+            CallStep::Receiving(duty) => {
+                self.activity.end_duty(duty);
                 self.stream(&mut request, None);
             }
-            CallStep::Working | CallStep::Streaming(_) | CallStep::Answered => {
+            CallStep::Answering | CallStep::Streaming(_) | CallStep::Answered => {
                 self.end_request(&mut request);
             }
         }
@@ -210,27 +210,29 @@ impl Call {
     }
 
     /// Goes on with a request that is a stream. The message that has begun, if there is one, takes
-    /// memory and has a deadline, which is `owed` if it began before.
-    fn stream(&self, request: &mut RequestState, owed: Option<u64>) {
+    /// memory and has a deadline, which is `duty` if it began before.
+    fn stream(&self, request: &mut RequestState, duty: Option<DutyId>) {
         let begun = request.progress.begun;
-        let owed = match begun {
+        let duty = match begun {
             0 => None,
-            _ => owed.or_else(|| Some(self.owe())),
+            _ => duty.or_else(|| Some(self.begin_duty())),
         };
-        request.step = CallStep::Streaming(owed);
+        request.step = CallStep::Streaming(duty);
         self.give_back(request, begun);
     }
 
-    fn owe(&self) -> u64 {
+    fn begin_duty(&self) -> DutyId {
         let (reason, time) = (DropReason::Request, self.request_timeout);
-        self.activity.owe(reason, time, Instant::now())
+        self.activity.begin_duty(reason, time, Instant::now())
     }
 
-    /// Ends the request: its client owes nothing more of it, and it takes no memory.
+    /// Ends the request: its client has to send no more of it, and it takes no memory.
     fn end_request(&self, request: &mut RequestState) {
         match request.step {
-            CallStep::Receiving(owed) | CallStep::Streaming(Some(owed)) => self.activity.paid(owed),
-            CallStep::Working => self.activity.end_work(Instant::now()),
+            CallStep::Receiving(duty) | CallStep::Streaming(Some(duty)) => {
+                self.activity.end_duty(duty)
+            }
+            CallStep::Answering => self.activity.end_answer(Instant::now()),
             CallStep::Streaming(None) | CallStep::Answered => {}
         }
         request.step = CallStep::Answered;
@@ -259,13 +261,13 @@ impl Call {
         let bytes = bytes.saturating_add(CALL_LEN);
         let held = self.activity.take(bytes);
         let within = self.memory.take(bytes, held);
-        let owed = self
+        let duty = self
             .activity
-            .owe(DropReason::Response, time, Instant::now());
+            .begin_duty(DropReason::Response, time, Instant::now());
         let charge = AnswerCharge {
             call: Arc::clone(self),
             bytes,
-            owed,
+            duty,
         };
         match within || !self.gives_up {
             true => Ok(charge),
@@ -293,7 +295,7 @@ impl AnswerCharge {
 impl Drop for AnswerCharge {
     fn drop(&mut self) {
         let call = &self.call;
-        call.activity.paid(self.owed);
+        call.activity.end_duty(self.duty);
         call.activity.give_back(self.bytes);
         call.memory.give_back(self.bytes);
     }

@@ -59,8 +59,9 @@ impl OpenConnections {
     /// Whether its client may be about to make its first call.
     pub(super) fn is_before_its_first_call(&self, number: u64) -> bool {
         let client_rank = self.connections.get(&number).map(|open| open.rank());
-        client_rank
-            .is_some_and(|client_rank| !client_rank.working && client_rank.stage < Stage::Answered)
+        client_rank.is_some_and(|client_rank| {
+            !client_rank.turn.is_ours() && client_rank.stage < Stage::Answered
+        })
     }
 
     /// Moves a connection to the places for probes.
@@ -95,7 +96,7 @@ impl OpenConnections {
         let may_go = |activity: &Activity, client_rank: ConnectionRank| {
             let crowds = self.crowds(activity.source, max);
             let working_may_go = crowds && source != Some(activity.source);
-            (crowds || !crowding) && (!client_rank.working || working_may_go)
+            (crowds || !crowding) && (!client_rank.turn.is_ours() || working_may_go)
         };
         let rank = |(number, activity): (&u64, &Arc<Activity>)| {
             let client_rank = activity.rank();
@@ -112,7 +113,8 @@ impl OpenConnections {
         let rank = |(number, activity): (&u64, &Arc<Activity>)| {
             let client_rank = activity.rank();
             let rank = self.rank(activity, client_rank, now);
-            (activity.is_for_probes() && !client_rank.working).then_some((Reverse(rank), *number))
+            (activity.is_for_probes() && !client_rank.turn.is_ours())
+                .then_some((Reverse(rank), *number))
         };
         first(count, self.connections.iter().filter_map(rank).collect())
     }
@@ -121,12 +123,12 @@ impl OpenConnections {
     /// waiting, and for how long that has been so.
     fn rank(&self, activity: &Activity, client_rank: ConnectionRank, now: Instant) -> Rank {
         let crowd = self.count_of(activity.source).checked_ilog2();
-        let lasted = now.saturating_duration_since(client_rank.since);
+        let lasted = now.saturating_duration_since(client_rank.turn.since());
         let weight = match client_rank.stage {
             Stage::Handshake | Stage::Unanswered => UNANSWERED_WEIGHT,
             Stage::Answered => 1,
         };
-        (crowd, !client_rank.working, lasted * weight)
+        (crowd, !client_rank.turn.is_ours(), lasted * weight)
     }
 
     fn count_of(&self, source: ConnectionSource) -> usize {
@@ -145,7 +147,7 @@ impl OpenConnections {
             return Vec::new();
         }
         let blamed = self.connections.iter().filter_map(|(number, activity)| {
-            let (bytes, since) = activity.hold()?;
+            let (bytes, since) = activity.delayed_bytes()?;
             let age = now.saturating_duration_since(since);
             let score = age.as_millis().saturating_mul(bytes as u128);
             (age >= BLAMELESS_TIME).then_some((score, bytes, *number))

@@ -71,7 +71,7 @@ fn the_time_before_the_first_answer_counts_sixteen_times() {
 fn a_connection_that_made_room_before_it_could_ask_is_kept_for_a_probe() {
     let (table, now) = (table(2), Instant::now());
     let working = admit(&table, now);
-    working.activity.begin_work(now);
+    working.activity.begin_answer(now);
     let probe = admit(&table, now);
     let newcomer = admit(&table, now);
     assert!(is_regular(&working) && is_regular(&newcomer));
@@ -113,7 +113,7 @@ fn crowded(
         entry.activity.answered();
         entry
             .activity
-            .begin_work(now + Duration::from_millis(64 - n));
+            .begin_answer(now + Duration::from_millis(64 - n));
         entry
     });
     let crowd = crowd.collect();
@@ -126,7 +126,7 @@ fn a_source_that_crowds_a_table_with_calls_loses_its_own_places_to_others() {
     let (table, envoys, crowd) = crowded(start);
     let now = start + Duration::from_secs(60);
     // One of its connections is not being worked on any more, though only for a moment.
-    crowd[30].activity.end_work(now);
+    crowd[30].activity.end_answer(now);
     let first = admit_from(&table, 4, now);
     assert!(is_regular(&first));
     assert!(!has_place(&crowd[30]), "the one without a call goes first");
@@ -149,7 +149,7 @@ fn a_source_that_crowds_a_table_takes_no_place_of_others() {
     let more = admit_from(&table, 1, now);
     assert!(more.activity.is_for_probes());
     assert!(crowd.iter().all(is_regular), "nor one of its own calls");
-    crowd[30].activity.end_work(now);
+    crowd[30].activity.end_answer(now);
     let more = admit_from(&table, 1, now);
     assert!(is_regular(&more) && !has_place(&crowd[30]));
     assert!(envoys.iter().all(is_regular));
@@ -160,7 +160,7 @@ fn a_source_with_a_quarter_of_the_places_keeps_those_that_are_worked_on() {
     let (table, now) = (table(8), Instant::now());
     let entries: Vec<_> = (0..8).map(|n| admit_from(&table, 1 + n / 2, now)).collect();
     for entry in &entries {
-        entry.activity.begin_work(now);
+        entry.activity.begin_answer(now);
     }
     let newcomer = admit_from(&table, 9, now);
     assert!(newcomer.activity.is_for_probes());
