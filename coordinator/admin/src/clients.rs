@@ -20,7 +20,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::App;
 use super::extract::{ENTRIES_MAX, PageQuery, Path, Query};
-use super::merge;
+use super::merge::{self, Entry, Merge};
 use super::openapi::{BadRequest, Conflict, Missing, ReadLeases, Write};
 use super::peers::{Caller, view};
 use super::problem::RestError;
@@ -214,6 +214,34 @@ pub(super) async fn undrain(
     match unanswered.is_empty() {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(RestError::Unanswered(unanswered)),
+    }
+}
+
+// === impl ClientSummary ===
+
+impl Merge for ClientSummary {
+    fn merge(&mut self, other: Self) {
+        self.resource_count += other.resource_count;
+        self.waiting_count += other.waiting_count;
+    }
+}
+
+impl Entry for ClientSummary {
+    fn key(&self) -> &str {
+        &self.client
+    }
+}
+
+// === impl ClientDetail ===
+
+impl Merge for ClientDetail {
+    fn merge(&mut self, other: Self) {
+        self.lease_count += other.lease_count;
+        self.drained_for_ms = self.drained_for_ms.max(other.drained_for_ms);
+        self.leases.extend(other.leases);
+        self.leases
+            .sort_by(|one, other| (&one.scope, &one.unit).cmp(&(&other.scope, &other.unit)));
+        self.leases.truncate(ENTRIES_MAX);
     }
 }
 

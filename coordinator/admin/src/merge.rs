@@ -5,9 +5,6 @@ use std::collections::btree_map::Entry as Place;
 
 use crate::lease_view::{ScopeDetail, ScopeSummary};
 
-use super::clients::{ClientDetail, ClientSummary};
-use super::extract::ENTRIES_MAX;
-
 /// Answer about a thing that several lease tables know.
 pub(super) trait Merge {
     /// Adds the answer of another lease table.
@@ -42,30 +39,6 @@ impl Merge for ScopeDetail {
         for (name, unit) in other.units {
             self.units.entry(name).or_insert(unit);
         }
-    }
-}
-
-impl Merge for ClientSummary {
-    fn merge(&mut self, other: Self) {
-        self.resource_count += other.resource_count;
-        self.waiting_count += other.waiting_count;
-    }
-}
-
-impl Entry for ClientSummary {
-    fn key(&self) -> &str {
-        &self.client
-    }
-}
-
-impl Merge for ClientDetail {
-    fn merge(&mut self, other: Self) {
-        self.lease_count += other.lease_count;
-        self.drained_for_ms = self.drained_for_ms.max(other.drained_for_ms);
-        self.leases.extend(other.leases);
-        self.leases
-            .sort_by(|one, other| (&one.scope, &one.unit).cmp(&(&other.scope, &other.unit)));
-        self.leases.truncate(ENTRIES_MAX);
     }
 }
 

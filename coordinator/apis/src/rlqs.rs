@@ -31,8 +31,10 @@ use self::sessions::Sessions;
 use self::task::{StreamPeer, StreamTask, first_report};
 use super::outbound::Outbound;
 
+mod action;
 mod assignment;
 mod bucket;
+mod bucket_name;
 mod memory;
 mod messages;
 mod metrics;

@@ -35,6 +35,7 @@ mod metadata;
 mod metrics;
 mod own_limits;
 mod transport;
+mod verdict;
 
 /// The largest request, in bytes; it bounds the keys and values of descriptors.
 const REQUEST_LEN_MAX: usize = 64 << 10;

@@ -11,8 +11,9 @@ use super::ENTRIES_MAX;
 use crate::catalog::Group;
 use crate::catalog::check::{Check, Rule, scope_limits};
 use crate::catalog::limits::{
-    CHOICES_MAX, GLOB_CHARACTERS, GLOB_CHOICES_MAX, LimitTable, Pattern, UnitLimits, choices,
+    CHOICES_MAX, GLOB_CHOICES_MAX, LimitTable, Pattern, UnitLimits, choices,
 };
+use crate::catalog::name::GLOB_CHARACTERS;
 use crate::catalog::spec::{
     ConcurrencySpec, LimitsSpec, LocatedScalar, LocatedValue, RateSpec, impl_units,
 };

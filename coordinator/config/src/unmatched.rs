@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::fields::similar;
 use super::{Config, raw, rls_kinds};
 use crate::catalog::check::{Check, ConfigError};
-use crate::catalog::limits::GLOB_CHARACTERS;
+use crate::catalog::name::GLOB_CHARACTERS;
 use crate::catalog::{Catalog, rule_name};
 
 /// Time in which each client has asked again: it does so once a minute at least.

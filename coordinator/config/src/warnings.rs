@@ -11,7 +11,7 @@ use super::limits::RawLimit;
 use super::raw::RawConfig;
 use crate::Config;
 use crate::catalog::check::{Check, ConfigError, algorithm_named, join};
-use crate::catalog::limits::GLOB_CHARACTERS;
+use crate::catalog::name::GLOB_CHARACTERS;
 use crate::catalog::spec::{LocatedValue, UnitFields, Units};
 use crate::catalog::{Catalog, FairBetween, FileCatalog, MemberKind};
 

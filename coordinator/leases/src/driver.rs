@@ -27,6 +27,7 @@ mod hand_over;
 mod handle;
 mod journal;
 mod parent;
+mod parent_batch;
 mod settings;
 mod tally;
 
@@ -35,7 +36,8 @@ pub use self::error::{DriverError, LeaseError};
 pub(crate) use self::handle::DriverHandle;
 use self::journal::Journal;
 use self::parent::ParentState;
-pub(crate) use self::parent::{ParentReply, WeakDriverHandle};
+pub(crate) use self::parent::WeakDriverHandle;
+pub(crate) use self::parent_batch::ParentReply;
 pub use self::settings::DriverSettings;
 pub use self::tally::LeaseCount;
 use self::tally::Tally;

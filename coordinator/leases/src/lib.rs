@@ -10,6 +10,7 @@ mod driver;
 pub mod metrics;
 pub mod nudges;
 pub mod parent;
+pub mod parent_metrics;
 pub mod router;
 pub mod rules;
 pub mod shards;

@@ -10,7 +10,7 @@ use tollgate_core::lease::Epoch;
 use tollgate_observe::label_values;
 use tollgate_observe::metrics::{AddMetrics as _, Durations, LabeledCounter};
 
-use super::parent::ParentMetrics;
+use crate::parent_metrics::ParentMetrics;
 
 /// Metrics of leases; clones share them.
 #[derive(Clone, Debug, Default)]

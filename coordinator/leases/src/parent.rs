@@ -28,14 +28,12 @@ use tonic::{Request, Status};
 
 use crate::driver::{Driver, DriverHandle, ParentReply, WeakDriverHandle};
 use crate::nudges::NudgeSource;
+use crate::parent_metrics::{CallResult, ParentMetrics};
 
 mod ancestors;
-mod metrics;
 mod status;
 
 pub use self::ancestors::{AncestorPath, LEVELS_MAX, LoopError};
-use self::metrics::CallResult;
-pub use self::metrics::ParentMetrics;
 use self::status::CallRecord;
 pub use self::status::ParentCallStatus;
 

@@ -14,14 +14,14 @@ use tollgate_observe::metrics::{AddMetrics as _, LabeledCounter};
 #[derive(Clone, Debug, Default)]
 pub struct ParentMetrics {
     calls: LabeledCounter<CallResult>,
-    pub(super) scope_errors: Counter,
+    pub(crate) scope_errors: Counter,
     epoch_errors: LabeledCounter<EpochErrorCause>,
     answered: Gauge<f64, AtomicU64>,
 }
 
 label_values! {
     /// Outcome of a call.
-    pub(super) enum CallResult as "result" {
+    pub(crate) enum CallResult as "result" {
         Answered = "answered",
         Failed = "failed",
         /// This coordinator is above its parent.
@@ -54,7 +54,7 @@ impl ParentMetrics {
         }
     }
 
-    pub(super) fn count(&self, result: CallResult) {
+    pub(crate) fn count(&self, result: CallResult) {
         self.calls.count(result, 1);
         if result == CallResult::Answered {
             self.answered.set(unix_time().as_secs_f64());

@@ -1,6 +1,5 @@
 //! Bucket of a proxy: its demand, and what the proxy was told of it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +7,8 @@ use tollgate_core::client::DemandEstimator;
 use tollgate_core::units::{Capacity, Instant, MICRO};
 
 use super::assignment::SentAssignment;
+use super::bucket_name::BucketName;
 use super::memory::BucketCharge;
-
-/// Name of a bucket: its keys and values.
-pub(super) type BucketName = BTreeMap<String, String>;
 
 /// The most that a proxy may say has passed since its last report.
 const ELAPSED_MAX: Duration = Duration::from_secs(60);
@@ -120,12 +117,6 @@ impl Bucket {
 }
 
 // === free functions ===
-
-/// Returns the bytes of the keys and values of `name`.
-pub(super) fn name_len(name: &BucketName) -> usize {
-    let pairs = name.iter().map(|(key, value)| key.len() + value.len());
-    pairs.sum()
-}
 
 /// The time `now` on a clock that was there for the longest time that a proxy may say: this node may
 /// have started since.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::bucket::{BucketName, name_len};
+use super::bucket_name::{BucketName, name_len};
 
 /// The most memory of buckets that a node has, in bytes: 150 000 of them with names of 100 bytes.
 const BYTES_MAX: usize = 512 << 20;

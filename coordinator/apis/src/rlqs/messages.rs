@@ -9,8 +9,8 @@ use wire::rate_limit_quota_response::bucket_action::{
     AbandonAction, BucketAction as Kind, QuotaAssignmentAction,
 };
 
+use super::action::{Action, ActionKind};
 use super::bucket::Usage;
-use super::stream::{Action, ActionKind};
 
 /// The most buckets in a message. A stream keeps fewer; the rest of a message is ignored, so that
 /// those who make up buckets at a proxy do not end its stream.

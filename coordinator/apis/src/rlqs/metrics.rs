@@ -8,8 +8,8 @@ use prometheus_client::registry::Registry;
 use tollgate_observe::label_values;
 use tollgate_observe::metrics::{AddMetrics as _, LabeledCounter};
 
+use super::action::{Action, ActionKind};
 use super::assignment::Strategy;
-use super::stream::{Action, ActionKind};
 
 /// Metrics of the rate limit quota service; clones share them.
 #[derive(Clone, Debug, Default)]

@@ -21,8 +21,10 @@ use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::units::{Capacity, Instant};
 use tollgate_proto::request::{SCOPES_MAX, ScopeRefresh};
 
+use super::action::{Action, ActionKind};
 use super::assignment::{Assignment, SentAssignment};
-use super::bucket::{Bucket, BucketName, Usage, name_len};
+use super::bucket::{Bucket, Usage};
+use super::bucket_name::{BucketName, name_len};
 use super::memory::BucketMemory;
 use super::metrics::IgnoredBucket;
 use super::scope_lease::ScopeLease;
@@ -78,32 +80,6 @@ pub(super) struct LeaseBatch {
     pub(super) scopes: Vec<ScopeRefresh>,
     /// At most [`SCOPES_MAX`].
     pub(super) releases: Vec<(ResourceId, u64)>,
-}
-
-/// Action for one bucket of the proxy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Action {
-    pub(super) bucket: Arc<BucketName>,
-    pub(super) kind: ActionKind,
-}
-
-/// Kind of an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ActionKind {
-    Assign(Assignment),
-    Abandon,
-}
-
-// === impl Action ===
-
-impl Action {
-    /// Returns the most bytes that it has in a message: those of its name, of the heads of its fields, and
-    /// of the assignment.
-    fn len_max(&self) -> usize {
-        const PAIR_LEN: usize = 10;
-        const REST_LEN: usize = 64;
-        name_len(&self.bucket) + PAIR_LEN * self.bucket.len() + REST_LEN
-    }
 }
 
 // === impl StreamState ===

@@ -2,9 +2,9 @@
 
 use tollgate_proto::envoy::config::core::v3::HeaderValue;
 
-use super::answer::{Effect, Verdict};
 use super::ask::{Ask, DescriptorAsk};
 use super::current_limit::CurrentLimit;
+use super::verdict::{Effect, Verdict};
 
 // === free functions ===
 

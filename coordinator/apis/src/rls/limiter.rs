@@ -8,10 +8,11 @@ use tollgate_cluster::election::Masters;
 use tollgate_core::units::Tokens;
 use tollgate_net::clock::Clock;
 
-use super::answer::{Effect, Verdict, is_refused};
+use super::answer::is_refused;
 use super::ask::{Ask, DescriptorAsk, Hits, OwnLimit};
 use super::current_limit::CurrentLimit;
 use super::own_limits::{Division, OwnLimits, Share};
+use super::verdict::{Effect, Verdict};
 
 /// Limiter of this node.
 #[derive(Debug)]

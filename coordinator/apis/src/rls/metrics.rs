@@ -9,8 +9,8 @@ use tollgate_proto::envoy::service::ratelimit::v3::RateLimitResponse;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use tonic::Status;
 
-use super::answer::{Effect, Verdict};
 use super::ask::Ask;
+use super::verdict::{Effect, Verdict};
 
 label_values! {
     /// Result of a request.

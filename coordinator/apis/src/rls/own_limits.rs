@@ -13,9 +13,9 @@ use std::time::Duration;
 use tollgate_core::bucket::TokenBucket;
 use tollgate_core::units::{Instant, Rate, Tokens, mul_div};
 
-use super::answer::Verdict;
 use super::ask::OwnLimit;
 use super::current_limit::CurrentLimit;
+use super::verdict::Verdict;
 
 /// The most buckets at the same time.
 pub(super) const BUCKETS_MAX: usize = 10_000;

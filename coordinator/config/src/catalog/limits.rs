@@ -7,12 +7,10 @@ use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use tollgate_core::lease::Unit;
 use tollgate_core::limit::Limit;
 
+use super::name::GLOB_CHARACTERS;
 use super::scope_kinds::ScopeKinds;
 use super::spec::LimitsSpec;
 use super::written;
-
-/// Characters that make a `match` a glob.
-pub const GLOB_CHARACTERS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// The most choices in one glob: far more than a name has parts.
 pub const GLOB_CHOICES_MAX: usize = 64;

@@ -5,7 +5,9 @@
 use tollgate_core::lease::{ID_LEN_MAX, IdError, ResourceId, Unit};
 
 use super::MemberKind;
-use crate::catalog::limits::GLOB_CHARACTERS;
+
+/// Characters that make a `match` a glob.
+pub const GLOB_CHARACTERS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// Reason for which a text is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::limits::GLOB_CHARACTERS;
+use super::name::GLOB_CHARACTERS;
 
 /// Beginning of an overflow scope's id behind its kind, which no new scope of a client has.
 const OVERFLOW: &str = "~overflow-";

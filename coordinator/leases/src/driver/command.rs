@@ -11,7 +11,7 @@ use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;
 
-use super::parent::{ParentBatch, ParentReply};
+use super::parent_batch::{ParentBatch, ParentReply};
 use super::{Driver, LeaseError};
 use crate::derived::{DerivedAnswers, DerivedCall};
 

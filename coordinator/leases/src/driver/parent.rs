@@ -1,39 +1,19 @@
 //! The driver's side of a parent coordinator.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tollgate_config::catalog::ResolvedScope;
-use tollgate_core::client::LeaseMessage;
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::units::Instant;
-use tollgate_proto::request::{SCOPES_MAX, ScopeRefresh};
+use tollgate_proto::request::SCOPES_MAX;
 use tollgate_proto::response::ScopeAnswer;
 
 use super::command::{Command, Reply};
+use super::parent_batch::{ParentBatch, ParentReply};
 use super::{Driver, DriverHandle};
-
-/// Requests that are due for the parent.
-#[derive(Debug, Default)]
-pub struct ParentBatch {
-    /// Refreshes.
-    pub scopes: Vec<ScopeRefresh>,
-    /// Releases, each with its sequence.
-    pub releases: Vec<(ResourceId, u64)>,
-}
-
-/// Result of a batch's refreshes.
-#[derive(Debug, Default)]
-pub struct ParentReply {
-    /// All that was requested: scope, unit and sequence.
-    pub requests: Vec<(Arc<str>, Unit, u64)>,
-    /// Number of coordinators above.
-    pub level: u32,
-    /// The answers that came.
-    pub answers: Vec<ScopeAnswer>,
-}
 
 /// Reaches a driver without keeping it alive.
 #[derive(Clone, Debug)]
@@ -227,30 +207,5 @@ impl ParentState {
         };
         let limited = |unit: &Unit| resolved.limited.contains(unit) || scope.limited.contains(unit);
         (canonical, Unit::ALL.into_iter().filter(limited).collect())
-    }
-}
-
-// === impl ParentBatch ===
-
-impl ParentBatch {
-    fn new(todo: Vec<(ResourceId, LeaseMessage)>) -> Self {
-        let mut releases = Vec::new();
-        let mut scopes: BTreeMap<Arc<str>, Vec<_>> = BTreeMap::new();
-        for (id, todo) in todo {
-            match todo {
-                LeaseMessage::Refresh(ask) => {
-                    scopes.entry(id.scope).or_default().push((id.unit, ask))
-                }
-                LeaseMessage::Release { sequence } => releases.push((id, sequence)),
-                LeaseMessage::Nothing => {}
-            }
-        }
-        let scopes = scopes.into_iter();
-        Self {
-            scopes: scopes
-                .map(|(scope, asks)| ScopeRefresh { scope, asks })
-                .collect(),
-            releases,
-        }
     }
 }

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tollgate_config::catalog::template::Template;
 use tollgate_config::{RlsDomain, RlsRule};
@@ -7,6 +8,7 @@ use tollgate_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descrip
 
 use super::super::ask::Hits;
 use super::*;
+use crate::rls::current_limit::CurrentLimit;
 
 fn rule(name: &str) -> RlsRule {
     RlsRule {
