@@ -49,19 +49,19 @@ def a_report_draws_its_samples(browser, reports):
     browser.open(reports.pages()["report"])
     record = reports.record
     # The fleet, the scopes and groups one by one, and the Envoys' leases and demand of the first.
-    assert len(browser.all("figure svg")) == len(record["scopes"]) + 3
+    assert len(browser.all("figure .plot > svg")) == len(record["scopes"]) + 3
     for name in ["capacity", "wants", "admitted", "has"]:
         points = browser.run(
-            "const line = document.querySelector(`figure polyline.${arguments[0]}`);"
-            "const box = line.getBBox(); return [line.points.numberOfItems, box.width, box.height]",
+            "const line = document.querySelector(`.plot .line.${arguments[0]}`);"
+            "const box = line.getBBox(); return [line.getAttribute('d').split(/[ML]/).length - 1, box.width, box.height]",
             name,
         )
         assert points[0] == len(record["samples"]) and points[1] > 800, (name, points)
-    lines = browser.run("return document.querySelector('figure:last-of-type').querySelectorAll('polyline.one').length")
+    lines = browser.run("return document.querySelector('figure:last-of-type').querySelectorAll('.line.one').length")
     assert lines == len(record["envoys"]), lines
     marks = browser.texts("ol li")
     assert len(marks) == len(record["marks"]) >= 10, marks
-    numbered = browser.run("return document.querySelector('figure').querySelectorAll('.mark').length")
+    numbered = browser.run("return document.querySelector('figure').querySelectorAll('.event').length")
     assert numbered == len(marks), numbered
 
 
@@ -78,7 +78,7 @@ def a_comparison_has_a_row_and_a_chart_for_each_algorithm(browser, reports):
     names = ["static", "proportional_share", "fair_share", "usage_share", "max_rate"]
     assert browser.texts("tr td:first-child") == names
     assert browser.texts("figcaption") == names
-    drawn = browser.run("return [...document.querySelectorAll('polyline.has')].filter(e => e.getBBox().height > 0).length")
+    drawn = browser.run("return [...document.querySelectorAll('.plot .line.has')].filter(e => e.getBBox().height > 0).length")
     assert drawn == len(names), drawn
 
 

@@ -24,9 +24,9 @@ def a_scope_shows_the_shares_of_its_clients_over_time(browser, fleet):
     browser.until(lambda: browser.all(".chart"), "there are two samples")
     assert browser.texts(".chart .legend b") == ["C", "B", "A", ""], browser.texts(".chart .legend b")
     # Everything that the legend names is drawn, and the letters stand beside it.
-    paths = browser.run("return [...document.querySelectorAll('.bands path')].map(path => path.getAttribute('class'))")
+    paths = browser.run("return [...document.querySelectorAll('.plot .band, .plot .line')].map(path => path.classList[1])")
     assert paths == ["b0", "b1", "b2", "limit"], paths
-    assert browser.texts(".letters text") == ["A", "B", "C"]
+    assert browser.texts(".plot .name") == ["A", "B", "C"]
     assert sorted(browser.texts(".chart .legend .num")) == ["100", "30", "35", "35"]
 
 

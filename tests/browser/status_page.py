@@ -13,7 +13,7 @@ def scopes(browser):
 
 def the_table_says_how_many_of_how_many_it_shows(browser, fleet):
     browser.open(fleet.url)
-    assert count(browser) == "50 of 2 004 resources", count(browser)
+    assert count(browser) == "50 of 2004 resources", count(browser)
     assert len(browser.all(ROWS)) == 50
     # The API counts the same.
     assert fleet.read("/v1/status")["match_count"] == 2004

@@ -55,6 +55,7 @@ mod stored;
 pub mod view;
 
 pub use self::metrics::{AdminMetrics, AuthFault};
+pub use self::page::STYLE;
 pub use self::peers::{PeerApi, Peers};
 
 /// State of the API that its handlers share.

@@ -34,7 +34,8 @@ mod sorting;
 mod text;
 mod verdict;
 
-const STYLE: &str = include_str!("page/style.css");
+/// Style of the pages, which reports of simulations have, too.
+pub const STYLE: &str = include_str!("page/style.css");
 
 const SCRIPT: &str = include_str!("page/script.js");
 

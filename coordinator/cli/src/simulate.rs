@@ -6,6 +6,7 @@ use std::rc::Rc;
 use anyhow::anyhow;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use maud::Markup;
 use serde::Serialize;
 use tollgate_core::limit::Algorithm;
 use tollgate_sim::figures::{Figures, LimitFigures};
@@ -187,7 +188,7 @@ impl Simulate {
                 algorithm: name,
                 figures,
                 violations: simulation.violations().to_vec(),
-                chart: String::new(),
+                chart: Markup::default(),
             };
             if let Some(folder) = &self.report {
                 let folder = folder.join(name);

@@ -78,10 +78,7 @@
   }
 
   function draw() {
-    const svg = byId("chart");
-    const { width, height } = svg.getBoundingClientRect();
-    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    svg.innerHTML = playground.chart(width, height);
+    byId("chart").innerHTML = playground.chart();
     const sums = { wants: 0, refused: 0 };
     rows.forEach((row, envoy) => {
       const view = playground.row(envoy);
@@ -128,7 +125,6 @@
     paused = !paused;
     press(byId("pause"), paused, paused ? "Go on" : "Pause");
   });
-  addEventListener("resize", draw);
 
   build();
   adopt();

@@ -44,17 +44,3 @@ impl History {
         self.0.back()
     }
 }
-
-// === impl Point ===
-
-impl Point {
-    /// Returns the sum of the leases.
-    pub(crate) fn leased(&self) -> f64 {
-        self.leases.iter().sum()
-    }
-
-    /// Returns the height of its stack: leases, and above them what others fall back to.
-    pub(crate) fn height(&self) -> f64 {
-        self.leased() + self.fallbacks.iter().sum::<f64>()
-    }
-}

@@ -229,9 +229,9 @@ impl Playground {
         scene.sentences().join("\n")
     }
 
-    /// Returns the last minute as the content of an SVG element of that size, in pixels.
-    pub fn chart(&self, width: f64, height: f64) -> String {
-        chart::draw(self.fleet.history(), self.elapsed(), [width, height])
+    /// Returns the last minute as the content of an SVG element.
+    pub fn chart(&self) -> String {
+        chart::draw(self.fleet.history(), self.elapsed())
     }
 
     /// Returns the largest demand that a slider offers: twice the capacity.

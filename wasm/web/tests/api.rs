@@ -39,7 +39,7 @@ fn the_capacity_is_divided_and_drawn() {
     let east = playground.row(0).unwrap();
     assert!(east.is_leased && east.refused > 0.0 && east.state().starts_with("lease, "));
     assert!(playground.row(5).is_none());
-    let chart = playground.chart(600.0, 240.0);
+    let chart = playground.chart();
     assert!(chart.contains("class=\"band b4\"") && chart.contains("class=\"limit\""));
     assert!(playground.sentences().contains("no Envoy gets more than"));
 }
@@ -105,7 +105,7 @@ fn faults_show_and_are_mended() {
         !east.is_leased && east.has == 0.0 && east.admitted <= 6.0,
         "{east:?}"
     );
-    assert!(playground.chart(600.0, 240.0).contains("b0 fallback"));
+    assert!(playground.chart().contains("b0 fallback"));
     playground.cut(0, false);
     playground.restart_coordinator();
     pass(&mut playground, 2);
@@ -150,7 +150,7 @@ fn nonsense_from_the_page_does_no_harm() {
         playground.set_safe(wrong);
         playground.set_headroom(wrong);
         playground.advance(wrong);
-        assert!(!playground.chart(wrong, wrong).contains("NaN"));
+        assert!(!playground.chart().contains("NaN"));
     }
     playground.cut(99, true);
     playground.set_count(0);

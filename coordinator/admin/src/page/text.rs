@@ -121,11 +121,6 @@ pub(super) fn amount(unit: &str, amount: Amount) -> String {
     amount.text(unit)
 }
 
-/// Returns whether `unit` counts bytes.
-pub(super) fn is_bytes(unit: &str) -> bool {
-    unit.ends_with("_bytes")
-}
-
 /// Returns the words after an amount of `unit`: `requests per second`.
 pub(super) fn unit_words(unit: &str) -> &str {
     match unit {

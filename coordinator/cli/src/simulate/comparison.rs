@@ -1,5 +1,6 @@
 //! Comparison of the algorithms on one scenario.
 
+use maud::Markup;
 use serde::Serialize;
 use tollgate_core::limit::Algorithm;
 use tollgate_sim::figures::Figures;
@@ -41,7 +42,7 @@ pub(super) struct ComparedRun {
     pub(super) violations: Vec<Violation>,
     /// Chart of the fleet, if a report is made.
     #[serde(skip)]
-    pub(super) chart: String,
+    pub(super) chart: Markup,
 }
 
 // === impl Comparison ===

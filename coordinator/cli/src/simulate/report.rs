@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
+use maud::Markup;
 use serde::Serialize;
 use tollgate_sim::figures::{Figures, LimitFigures};
 use tollgate_sim::sample::{Mark, Sample, Violation};
@@ -104,7 +105,7 @@ pub(super) fn write_comparison(folder: &Path, comparison: &Comparison) -> Result
 }
 
 /// Returns the chart of the whole fleet of a run.
-pub(super) fn fleet_chart(simulation: &Simulation, algorithm: &'static str) -> String {
+pub(super) fn fleet_chart(simulation: &Simulation, algorithm: &'static str) -> Markup {
     let figures = Figures::default();
     let record = RunRecord::of(simulation, &figures, Some(algorithm));
     page::fleet_chart(&record, algorithm)

@@ -185,7 +185,7 @@ fn algorithms_are_compared_in_one_table() {
     }
     assert_eq!(rows.len(), names.len(), "{out}");
     let page = fs::read_to_string(folder.path().join("comparison.html")).unwrap();
-    assert_eq!(page.matches("<svg").count(), names.len());
+    assert_eq!(page.matches("<figure").count(), names.len());
     assert!(!page.contains("{{"), "{page}");
     let json = fs::read_to_string(folder.path().join("comparison.json")).unwrap();
     let comparison: Value = serde_json::from_str(&json).unwrap();

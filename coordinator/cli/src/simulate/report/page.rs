@@ -1,27 +1,21 @@
-//! The page of a report: charts, remarks, laws and figures, without any script.
+//! The page of a report: figures, laws, charts and events, in the style of the coordinator's pages.
 
-use std::fmt::Write as _;
-
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use tollgate_core::quantity::duration_text;
 use tollgate_sim::sample::{ClientSample, Sample, ScopeSample};
 
 use super::RunRecord;
-use super::chart::{Chart, Line, Look, escaped, time};
+use super::chart::{Line, figure};
 use crate::simulate::comparison::{Comparison, HEADER};
 use crate::simulate::figures;
 
-/// The page, with `{{names}}` in place of what a run fills in.
-const PAGE: &str = include_str!("page.html");
-/// The page of a comparison, alike.
-const COMPARISON: &str = include_str!("comparison.html");
-/// Style of both.
-const STYLE: &str = include_str!("style.css");
-
-/// Heights of charts.
-const LARGE: f64 = 300.0;
-const SMALL: f64 = 200.0;
-
-/// Lines of the fleet and of a scope, which are classes of the page's style, too.
-const RATES: [&str; 4] = ["capacity", "wants", "admitted", "has"];
+/// Lines of the fleet and of a scope, with the classes of their looks.
+const RATES: [(&str, &str); 4] = [
+    ("capacity", "capacity limit"),
+    ("wants", "wants b1"),
+    ("admitted", "admitted b3"),
+    ("has", "has b0"),
+];
 
 /// The most broken laws that are listed.
 const VIOLATIONS_MAX: usize = 50;
@@ -30,165 +24,68 @@ const VIOLATIONS_MAX: usize = 50;
 
 /// Returns the page of a run.
 pub(super) fn render(record: &RunRecord<'_>) -> String {
-    let algorithm = record.algorithm;
-    let algorithm = algorithm.map(|name| format!("All limits are divided by {name}."));
-    let mut parts = parts_of_run(record.name, record.seed, record.duration);
-    parts.extend([
-        ("description", escaped(record.description)),
-        ("algorithm", algorithm.unwrap_or_default()),
-        ("figures", table_of_figures(record)),
-        ("limits", table_of_limits(record)),
-        ("laws", laws(record)),
-        ("marks", marks(record)),
-        ("charts", charts(record)),
-    ]);
-    fill(PAGE, &parts)
+    let main = html! {
+        section {
+            h1 { (named(record.name)) }
+            p.dim {
+                (record.description)
+                @if let Some(name) = record.algorithm { " All limits are divided by " (name) "." }
+            }
+        }
+        section { h2 { "Figures" } (table_of_figures(record)) }
+        section {
+            h2 { "Limits" }
+            (table(&figures::LIMIT_HEADER.replace('_', " "), record.limits.iter().map(figures::limit_row)))
+        }
+        section { h2 { "Laws" } (laws(record)) }
+        section { h2 { "Course" } (charts(record)) }
+        section { h2 { "Events" } (events(record)) }
+        p.dim {
+            "Seed " (record.seed) ", " (time(record.duration)) " of virtual time. Beside this page: report.json, "
+            "samples.csv, scopes.csv, clients.csv, limits.csv."
+        }
+    };
+    page(
+        &format!("{}: Tollgate simulation", named(record.name)),
+        &main,
+    )
 }
 
 /// Returns the page of a comparison.
 pub(super) fn render_comparison(comparison: &Comparison) -> String {
-    let Comparison {
-        name,
-        description,
-        seed,
-        duration,
-        runs,
-    } = comparison;
-    let mut parts = parts_of_run(name, *seed, *duration);
-    parts.extend([
-        ("description", escaped(description)),
-        ("table", table_of_runs(comparison)),
-        (
-            "charts",
-            runs.iter().map(|run| run.chart.as_str()).collect(),
+    let main = html! {
+        section { h1 { (named(&comparison.name)) } p.dim { (comparison.description) } }
+        section {
+            h2 { "Algorithms" }
+            (table(&HEADER.to_lowercase(), comparison.rows().into_iter()))
+            p.dim {
+                "Fairness is Jain's index over leases as parts of max-min shares: 1 is max-min. Time to fair is how long "
+                "5 % of a capacity or more stayed in other hands than max-min gives it to. Only capacities that more is "
+                "wanted of than there is count for both."
+            }
+        }
+        section {
+            h2 { "Courses" }
+            p.dim { "The whole fleet with each algorithm. Numbered lines are events, which each report lists." }
+            @for run in &comparison.runs { (run.chart) }
+        }
+        p.dim {
+            "Seed " (comparison.seed) ", " (time(comparison.duration)) " of virtual time for each. Beside this page: "
+            "comparison.json, and a folder with the report of each algorithm."
+        }
+    };
+    page(
+        &format!(
+            "{}: algorithms compared by Tollgate",
+            named(&comparison.name)
         ),
-    ]);
-    fill(COMPARISON, &parts)
-}
-
-fn parts_of_run(name: &str, seed: u64, duration: f64) -> Vec<(&'static str, String)> {
-    let name = if name.is_empty() { "Simulation" } else { name };
-    vec![
-        ("name", escaped(name)),
-        ("seed", seed.to_string()),
-        ("duration", time(duration)),
-        ("version", env!("CARGO_PKG_VERSION").to_owned()),
-        ("style", STYLE.to_owned()),
-    ]
-}
-
-/// Returns `template` with `parts` in place of their names.
-fn fill(template: &str, parts: &[(&str, String)]) -> String {
-    let mut page = String::with_capacity(template.len());
-    let mut rest = template;
-    // Names are looked for in the template alone, never in what a run fills in.
-    while let Some((before, after)) = rest.split_once("{{") {
-        page.push_str(before);
-        let (name, after) = after.split_once("}}").unwrap_or((after, ""));
-        let filled = parts.iter().find(|(part, _)| *part == name);
-        page.push_str(filled.map_or("", |(_, text)| text));
-        rest = after;
-    }
-    page + rest
-}
-
-fn table_of_figures(record: &RunRecord<'_>) -> String {
-    let rows = figures::rows(record.figures).into_iter();
-    let rows =
-        rows.map(|(name, value)| format!("<tr>{}{}</tr>", cell("th", name), cell("td", &value)));
-    rows.collect()
-}
-
-fn table_of_limits(record: &RunRecord<'_>) -> String {
-    let rows = record.limits.iter().map(figures::limit_row);
-    table(&figures::LIMIT_HEADER.replace('_', " "), rows)
-}
-
-fn table_of_runs(comparison: &Comparison) -> String {
-    table(&HEADER.to_lowercase(), comparison.rows().into_iter())
-}
-
-/// Returns rows below a header, whose columns are apart by `|`.
-fn table(header: &str, rows: impl Iterator<Item = Vec<String>>) -> String {
-    let header: String = header.split('|').map(|name| cell("th", name)).collect();
-    let rows = rows.map(|row| {
-        let cells = row.iter().map(|text| cell("td", text));
-        format!("<tr>{}</tr>", cells.collect::<String>())
-    });
-    format!("<tr>{header}</tr>{}", rows.collect::<String>())
-}
-
-fn cell(tag: &str, text: &str) -> String {
-    format!("<{tag}>{}</{tag}>", escaped(text))
-}
-
-fn laws(record: &RunRecord<'_>) -> String {
-    if record.violations.is_empty() {
-        return "<p class=\"good\">Held in every sample: no scope's or group's leases sum to more than its \
-                capacity, neither as Envoys use them nor in the coordinators' lease tables. Safe \
-                capacity that a coordinator lends while its parent is away comes on top.</p>"
-            .to_owned();
-    }
-    let count = record.violations.len();
-    let mut text = format!("<p class=\"bad\">{count} times broken:</p><ul>");
-    for broken in record.violations.iter().take(VIOLATIONS_MAX) {
-        let _ = write!(
-            text,
-            "<li>{}: {}</li>",
-            time(broken.at),
-            escaped(&broken.text)
-        );
-    }
-    text + "</ul>"
-}
-
-fn marks(record: &RunRecord<'_>) -> String {
-    if record.marks.is_empty() {
-        return "<p>None.</p>".to_owned();
-    }
-    let marks = record.marks.iter();
-    let marks = marks.map(|mark| format!("<li>{}: {}</li>", time(mark.at), escaped(&mark.text)));
-    format!("<ol>{}</ol>", marks.collect::<String>())
-}
-
-fn charts(record: &RunRecord<'_>) -> String {
-    let mut html = fleet_chart(record, "Whole fleet, requests per second");
-    // One scope is the whole.
-    let several = record.scopes.iter().enumerate();
-    for (number, name) in several.filter(|_| record.scopes.len() > 1) {
-        let title = match record.is_unlimited(number) {
-            true => format!("{name}, unlimited"),
-            false => (*name).to_owned(),
-        };
-        let rates = rates(record, |sample| {
-            let scope = sample.scopes.get(number).copied().unwrap_or_default();
-            let ScopeSample {
-                wants, admitted, ..
-            } = scope;
-            [drawn(scope.capacity), wants, admitted, drawn(scope.has)]
-        });
-        html += &chart(record, &title, SMALL, rates);
-    }
-    let scope = record.scopes.first().copied().unwrap_or_default();
-    let leases = clients(record, |client| drawn(client.has));
-    let wants = clients(record, |client| client.wants);
-    html += &chart(
-        record,
-        &format!("{scope}, leases of each Envoy"),
-        LARGE,
-        leases,
-    );
-    html + &chart(
-        record,
-        &format!("{scope}, demand at each Envoy"),
-        LARGE,
-        wants,
+        &main,
     )
 }
 
 /// Returns the chart of the whole fleet.
-pub(super) fn fleet_chart(record: &RunRecord<'_>, title: &str) -> String {
-    let rates = rates(record, |sample| {
+pub(super) fn fleet_chart(record: &RunRecord<'_>, title: &str) -> Markup {
+    let lines = rates(record, |sample| {
         let Sample {
             capacity,
             wants,
@@ -198,53 +95,138 @@ pub(super) fn fleet_chart(record: &RunRecord<'_>, title: &str) -> String {
         } = *sample;
         [capacity, wants, admitted, has]
     });
-    chart(record, title, LARGE, rates)
+    figure(record, title, lines)
 }
 
-fn chart(record: &RunRecord<'_>, title: &str, height: f64, lines: Vec<Line<'_>>) -> String {
-    let times: Vec<f64> = record.samples.iter().map(|sample| sample.at).collect();
-    let chart = Chart {
-        title,
-        height,
-        times: &times,
-        duration: record.duration,
-        lines,
-        marks: record.marks,
+fn page(title: &str, main: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(tollgate_admin::STYLE)) }
+            }
+            body {
+                header { span.brand { "Tollgate simulation" } p.version { (env!("CARGO_PKG_VERSION")) } }
+                main { (main) }
+            }
+        }
     };
-    chart.render()
+    page.into_string()
+}
+
+fn named(name: &str) -> &str {
+    if name.is_empty() { "Simulation" } else { name }
+}
+
+/// Returns seconds as a person writes them.
+pub(super) fn time(seconds: f64) -> String {
+    duration_text((seconds * 1000.0).round() as u64)
+}
+
+fn table_of_figures(record: &RunRecord<'_>) -> Markup {
+    html! {
+        table.narrow { @for (name, value) in figures::rows(record.figures) {
+            tr { th scope="row" { (name) } td.num { (value) } }
+        } }
+    }
+}
+
+/// Returns rows below a header, whose columns are apart by `|`.
+fn table(header: &str, rows: impl Iterator<Item = Vec<String>>) -> Markup {
+    html! {
+        div.wide { table {
+            thead { tr { @for (i, name) in header.split('|').enumerate() { th.num[i > 0] scope="col" { (name) } } } }
+            tbody { @for row in rows {
+                tr { @for (i, text) in row.iter().enumerate() { td.num[i > 0] { (text) } } }
+            } }
+        } }
+    }
+}
+
+fn laws(record: &RunRecord<'_>) -> Markup {
+    let count = record.violations.len();
+    html! {
+        @if count == 0 {
+            p.good {
+                "Held in every sample: no scope's or group's leases sum to more than its capacity, neither as Envoys "
+                "use them nor in the coordinators' lease tables. Safe capacity that a coordinator lends while its "
+                "parent is away comes on top."
+            }
+        } @else {
+            p.alert { (count) " times broken:" }
+            ul { @for broken in record.violations.iter().take(VIOLATIONS_MAX) {
+                li { (time(broken.at)) ": " (broken.text) }
+            } }
+        }
+    }
+}
+
+fn events(record: &RunRecord<'_>) -> Markup {
+    html! {
+        @if record.marks.is_empty() {
+            p { "None." }
+        } @else {
+            ol { @for mark in record.marks { li { (time(mark.at)) ": " (mark.text) } } }
+        }
+    }
+}
+
+fn charts(record: &RunRecord<'_>) -> Markup {
+    let first = record.scopes.first().copied().unwrap_or_default();
+    html! {
+        (fleet_chart(record, "Whole fleet, requests per second"))
+        // One scope is the whole.
+        @for (number, name) in record.scopes.iter().enumerate().filter(|_| record.scopes.len() > 1) {
+            (scope_chart(record, number, name))
+        }
+        (figure(record, &format!("{first}, leases of each Envoy"), clients(record, |client| drawn(client.has))))
+        (figure(record, &format!("{first}, demand at each Envoy"), clients(record, |client| client.wants)))
+    }
+}
+
+fn scope_chart(record: &RunRecord<'_>, number: usize, name: &str) -> Markup {
+    let title = match record.is_unlimited(number) {
+        true => format!("{name}, unlimited"),
+        false => name.to_owned(),
+    };
+    let lines = rates(record, |sample| {
+        let scope = sample.scopes.get(number).copied().unwrap_or_default();
+        let ScopeSample {
+            wants, admitted, ..
+        } = scope;
+        [drawn(scope.capacity), wants, admitted, drawn(scope.has)]
+    });
+    figure(record, &title, lines)
 }
 
 /// Returns the lines of [`RATES`], whose values `of` takes out of a sample.
 fn rates<'a>(record: &RunRecord<'_>, of: impl Fn(&Sample) -> [f64; 4]) -> Vec<Line<'a>> {
-    let named = RATES.iter().enumerate();
-    let lines =
-        named.map(|(i, name)| line(record, name, Look::Class(name), |sample| of(sample)[i]));
-    lines.collect()
-}
-
-/// Returns a line for each Envoy.
-fn clients<'a>(record: &RunRecord<'a>, value: fn(&ClientSample) -> f64) -> Vec<Line<'a>> {
-    let named = record.envoys.iter().enumerate();
-    let lines = named.map(|(number, name)| {
-        // The golden angle keeps neighbours apart.
-        let look = Look::Hue(number * 137 % 360);
-        let value = |sample: &Sample| sample.clients.get(number).map_or(0.0, value);
-        line(record, name, look, value)
+    let named = RATES.iter().enumerate().map(|(i, (name, class))| Line {
+        class: (*class).into(),
+        title: (*name).into(),
+        values: record.samples.iter().map(|sample| of(sample)[i]).collect(),
+        ..Line::default()
     });
-    lines.collect()
+    named.collect()
 }
 
-fn line<'a>(
-    record: &RunRecord<'_>,
-    name: &'a str,
-    look: Look,
-    value: impl Fn(&Sample) -> f64,
-) -> Line<'a> {
-    Line {
-        name,
-        look,
-        values: record.samples.iter().map(value).collect(),
-    }
+/// Returns a line for each Envoy, in eight colours.
+fn clients<'a>(record: &RunRecord<'a>, value: fn(&ClientSample) -> f64) -> Vec<Line<'a>> {
+    let named = record.envoys.iter().enumerate().map(|(i, name)| Line {
+        class: format!("one b{}", i % 8).into(),
+        title: (*name).into(),
+        values: record
+            .samples
+            .iter()
+            .map(|sample| sample.clients.get(i).map_or(0.0, value))
+            .collect(),
+        ..Line::default()
+    });
+    named.collect()
 }
 
 /// Returns a rate as it is drawn: without a bound not at all.

@@ -6,11 +6,11 @@ const LINES: f64 = 5.0;
 /// Part of a step by which amounts may reach beyond the last line: samples are rounded.
 const ROUNDING: f64 = 1e-3;
 
-/// Scale of a chart.
+/// Round amounts up to the top of a chart.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Scale {
+pub(crate) struct Scale {
     /// The amount at its upper end.
-    pub(super) top: f64,
+    pub(crate) top: f64,
     /// The amount between two lines.
     step: f64,
 }
@@ -19,7 +19,7 @@ pub(super) struct Scale {
 
 impl Scale {
     /// A scale on which `most` has its place. `bytes` are round in other numbers than the rest.
-    pub(super) fn of(most: f64, bytes: bool) -> Self {
+    pub(crate) fn of(most: f64, bytes: bool) -> Self {
         let most = if most > 0.0 { most } else { 1.0 };
         let least = most * (1.0 - ROUNDING) / LINES;
         let base: f64 = if bytes { 1024.0 } else { 10.0 };
@@ -35,12 +35,12 @@ impl Scale {
     }
 
     /// The part of the scale below `value`.
-    pub(super) fn part(self, value: f64) -> f64 {
+    pub(crate) fn part(self, value: f64) -> f64 {
         (value / self.top).clamp(0.0, 1.0)
     }
 
     /// The amounts with a line.
-    pub(super) fn ticks(self) -> impl Iterator<Item = f64> {
+    pub(crate) fn ticks(self) -> impl Iterator<Item = f64> {
         let count = (self.top / self.step).round() as usize;
         (0..=count).map(move |i| i as f64 * self.step)
     }
