@@ -105,9 +105,10 @@ impl Config {
         let ignores = ignores_unknown(&mut root)?;
         let config = Self::read(&mut root, &mut unknown)?;
         root.finish(&mut unknown);
-        match unknown.is_empty() || ignores {
-            true => Ok((config, unknown)),
-            false => Err(ConfigError::Unknown(unknown)),
+        if unknown.is_empty() || ignores {
+            Ok((config, unknown))
+        } else {
+            Err(ConfigError::Unknown(unknown))
         }
     }
 

@@ -22,9 +22,10 @@ pub(crate) fn number(number: f64, max: f64) -> Option<Tokens> {
 /// 1e-30, which is no cost.
 pub(crate) fn of_metadata(value: &[u8]) -> Option<Tokens> {
     let is_text = value.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'.'));
-    let cost = match is_text && value.len() <= TEXT_LEN_MAX {
-        true => core::str::from_utf8(value).ok()?.parse().ok()?,
-        false => f64::from_le_bytes(value.try_into().ok()?),
+    let cost = if is_text && value.len() <= TEXT_LEN_MAX {
+        core::str::from_utf8(value).ok()?.parse().ok()?
+    } else {
+        f64::from_le_bytes(value.try_into().ok()?)
     };
     let bounded = if cost > FINAL_MAX && cost.is_finite() {
         FINAL_MAX

@@ -180,9 +180,10 @@ pub(crate) fn grpc_failure(status: u32, from_address: bool) -> String {
         "UNAUTHENTICATED",
     ];
     let name = usize::try_from(status).ok().and_then(|at| names.get(at));
-    let hint = match from_address && status == INTERNAL {
-        true => ": the address cannot be reached, or TLS fails; Envoy does not tell which",
-        false => "",
+    let hint = if from_address && status == INTERNAL {
+        ": the address cannot be reached, or TLS fails; Envoy does not tell which"
+    } else {
+        ""
     };
     format!(
         "gRPC status {status} ({}){hint}",

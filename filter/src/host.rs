@@ -241,7 +241,7 @@ mod envoy {
             if grpc_service::may_be_message(name.as_bytes()) {
                 return false;
             }
-            let made = hostcalls::dispatch_grpc_call(
+            let result = hostcalls::dispatch_grpc_call(
                 name,
                 SERVICE,
                 "Release",
@@ -249,7 +249,7 @@ mod envoy {
                 Some(message),
                 timeout,
             );
-            made == Err(Status::ParseFailure)
+            result == Err(Status::ParseFailure)
         }
 
         /// The cluster as in [`Host::call`], for the same reason. The stream is known when it has been

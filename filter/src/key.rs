@@ -166,9 +166,10 @@ impl Key {
             Self::Property(path) => {
                 let path: Vec<&str> = path.iter().map(String::as_str).collect();
                 let value = host.property(&path)?;
-                match path.contains(&"filter_metadata") {
-                    true => found(value.map(text::of_value)),
-                    false => found(value),
+                if path.contains(&"filter_metadata") {
+                    found(value.map(text::of_value))
+                } else {
+                    found(value)
                 }
             }
             Self::Expression(expression) => match expression.compiled {
@@ -256,9 +257,10 @@ pub(crate) fn trimmed(value: &[u8]) -> &[u8] {
 /// A trimmed value as a key, or `None` if it cannot be one. A long one becomes its hash.
 pub(crate) fn parsed(value: &[u8]) -> Option<Cow<'_, str>> {
     let key = printable(value)?;
-    Some(match key.len() > KEY_LEN_MAX {
-        true => Cow::Owned(hashed(value)),
-        false => Cow::Borrowed(key),
+    Some(if key.len() > KEY_LEN_MAX {
+        Cow::Owned(hashed(value))
+    } else {
+        Cow::Borrowed(key)
     })
 }
 
@@ -271,9 +273,10 @@ pub(crate) fn plan_name(value: &str) -> Option<String> {
 
 /// A key that fits beside a plan's name: a long one becomes its hash.
 pub(crate) fn shortened_for_plan(key: String) -> String {
-    match key.len() > PLANNED_KEY_LEN_MAX {
-        true => hashed(key.as_bytes()),
-        false => key,
+    if key.len() > PLANNED_KEY_LEN_MAX {
+        hashed(key.as_bytes())
+    } else {
+        key
     }
 }
 

@@ -128,9 +128,10 @@ impl Speaker<'_> {
         is_text: bool,
     ) -> Result<(), HostError> {
         let body = GrpcStatus::new(reply, self.rule).web_body(is_text);
-        let kind = match is_text {
-            true => "application/grpc-web-text+proto",
-            false => "application/grpc-web+proto",
+        let kind = if is_text {
+            "application/grpc-web-text+proto"
+        } else {
+            "application/grpc-web+proto"
         };
         let headers = self.headers(reply).chain([("content-type", kind)]);
         host.reply(200, headers.collect(), &body)

@@ -265,9 +265,10 @@ impl<H: Host + Clone> Worker<H> {
         value: &[u8],
     ) -> Result<(), Decision> {
         let key = key::trimmed(value);
-        match self.engine.add(request, rule.id, key) {
-            true => Ok(()),
-            false => self.add_new_key(rule, request, key),
+        if self.engine.add(request, rule.id, key) {
+            Ok(())
+        } else {
+            self.add_new_key(rule, request, key)
         }
     }
 
@@ -306,9 +307,10 @@ impl<H: Host + Clone> Worker<H> {
             Some(plan) => planned_key(&plan, &key::shortened_for_plan(key)),
             None => key,
         };
-        match self.engine.add(request, rule.id, key.as_bytes()) {
-            true => Ok(()),
-            false => self.engine.add_new(request, rule.id, &key),
+        if self.engine.add(request, rule.id, key.as_bytes()) {
+            Ok(())
+        } else {
+            self.engine.add_new(request, rule.id, &key)
         }
     }
 

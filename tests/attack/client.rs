@@ -58,7 +58,7 @@ impl GoodClients {
     pub(crate) fn start(targets: &Targets) -> Self {
         let (stop, stopped) = watch::channel(());
         let (probe, newcomer) = (targets.clone(), targets.grpc);
-        let kept = endpoint(targets.grpc).map(|endpoint| endpoint.connect_lazy());
+        let shared = endpoint(targets.grpc).map(|endpoint| endpoint.connect_lazy());
         let clients = [
             tokio::spawn(repeat(stopped.clone(), async move || {
                 probe_health(&probe).await
@@ -68,9 +68,10 @@ impl GoodClients {
             })),
             tokio::spawn(repeat(stopped, async move || {
                 refresh(
-                    kept.as_ref()
+                    shared
+                        .as_ref()
                         .ok()
-                        .context("the connection that is kept")?
+                        .context("the connection that is shared")?
                         .clone(),
                 )
                 .await

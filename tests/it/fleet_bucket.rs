@@ -38,13 +38,13 @@ async fn any_envoys(test: &TestContext) -> Result<()> {
     let mut envoys = three_envoys(test, &coordinator).await?;
     let hundred = admitted(&envoys, "hundred", 130).await?;
     ensure!(hundred == 100, "{hundred} of 100 in turn");
-    let seen = wait::until("what was refused to be seen", s(10.0), async || {
+    let refusals = wait::until("what was refused to be refusals", s(10.0), async || {
         let leases = coordinator.leases("tenant/hundred").await?;
         let traffic = leases.map(|leases| leases.traffic);
         ensure!(traffic == Some((130, 30)), "{traffic:?}");
         Ok(())
     });
-    seen.await?;
+    refusals.await?;
     let minute = admitted(&envoys, "minute", 13).await?;
     ensure!(minute == 10, "{minute} of 10 a minute");
     let left = admitted(&envoys, "left", 7).await?;

@@ -126,9 +126,10 @@ impl RetryCounts {
         if Instant::now() + ROUNDING > refused.sent + refused.pause {
             return;
         }
-        match passed {
-            true => self.admitted_early += 1,
-            false => self.refused_early += 1,
+        if passed {
+            self.admitted_early += 1
+        } else {
+            self.refused_early += 1
         }
     }
 }

@@ -117,14 +117,11 @@ async fn bodies(test: &TestContext) -> Result<()> {
         let to = envoy.listener(name).context("a listener")?;
         for body in BODIES {
             let tenant = format!("{name}-{body:?}");
-            match name.ends_with(SILENT) {
-                true => {
-                    running.spawn(late(to, tenant, body));
-                }
-                false => {
-                    running.spawn(refused(to, tenant.clone(), body));
-                    running.spawn(admitted(to, tenant, body));
-                }
+            if name.ends_with(SILENT) {
+                running.spawn(late(to, tenant, body));
+            } else {
+                running.spawn(refused(to, tenant.clone(), body));
+                running.spawn(admitted(to, tenant, body));
             }
         }
     }

@@ -258,9 +258,10 @@ impl Leads {
     fn count(&mut self, tenant: usize, cost: u64, waits: bool) {
         let other = 1 - tenant;
         self.current[other] = self.current[other].saturating_sub(cost);
-        self.current[tenant] = match waits {
-            true => self.current[tenant] + cost,
-            false => 0,
+        self.current[tenant] = if waits {
+            self.current[tenant] + cost
+        } else {
+            0
         };
         self.greatest = self.greatest.max(self.current[tenant]);
     }

@@ -79,8 +79,8 @@ async fn killed(test: &TestContext) -> Result<()> {
     // Asks for more than there is in either state, and returns the number that passed.
     let ask = async || {
         sleep(s(0.01)).await;
-        let asked = (0..60).map(|_| limits.try_admit(&charge));
-        asked.filter(Result::is_ok).count()
+        let attempts = (0..60).map(|_| limits.try_admit(&charge));
+        attempts.filter(Result::is_ok).count()
     };
     let until = async |condition: &str, is_met: fn(ScopeLevel) -> bool| {
         wait::until(condition, s(30.0), async || {

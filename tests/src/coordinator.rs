@@ -311,9 +311,10 @@ fn spawn(
 /// A configuration. Where it names no store it keeps nothing: each start has a file of its own, and the disk
 /// may be slow while other things are compiled.
 fn configuration(listen: &str, rest: &str) -> String {
-    let store = match rest.contains("store:") || rest.contains("cluster:") {
-        true => "",
-        false => "store: {path: memory}\n",
+    let store = if rest.contains("store:") || rest.contains("cluster:") {
+        ""
+    } else {
+        "store: {path: memory}\n"
     };
     format!("{listen}\n{store}{rest}")
 }

@@ -169,9 +169,12 @@ async fn request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<String>
         .lines()
         .find_map(|line| line.strip_prefix("content-length: "));
     let length = length.map_or(Ok(0), str::parse::<usize>)?;
-    let whole = |buffer: &[u8]| match chunked {
-        true => buffer.ends_with(b"0\r\n\r\n"),
-        false => buffer.len() >= head_len + length,
+    let whole = |buffer: &[u8]| {
+        if chunked {
+            buffer.ends_with(b"0\r\n\r\n")
+        } else {
+            buffer.len() >= head_len + length
+        }
     };
     while !whole(buffer) {
         ensure!(stream.read_buf(buffer).await? > 0, "closed");

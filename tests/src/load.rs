@@ -212,29 +212,29 @@ async fn pace(flows: Vec<Arc<RunningFlow>>, started: Instant) {
 
 /// Runs one connection of a flow: sends the due requests one at a time.
 async fn send(flow: Arc<RunningFlow>, started: Instant) {
-    let mut kept: Option<Connection> = None;
+    let mut idle: Option<Connection> = None;
     while let Ok(permit) = flow.due.acquire().await {
         permit.forget();
-        let outcome = match timeout(ANSWER_LIMIT, one(&flow, &mut kept)).await {
+        let outcome = match timeout(ANSWER_LIMIT, one(&flow, &mut idle)).await {
             Ok(Ok(status)) => RequestOutcome::of_status(status),
             Ok(Err(_)) | Err(_) => RequestOutcome::Failed,
         };
         flow.state().record.add(started.elapsed(), outcome);
         if outcome == RequestOutcome::Failed {
-            kept = None;
+            idle = None;
             sleep(FAILURE_PAUSE).await;
         }
     }
 }
 
-async fn one(flow: &RunningFlow, kept: &mut Option<Connection>) -> Result<u16> {
-    let mut connection = match kept.take() {
+async fn one(flow: &RunningFlow, idle: &mut Option<Connection>) -> Result<u16> {
+    let mut connection = match idle.take() {
         Some(connection) => connection,
         None => Connection::open(flow.to).await?,
     };
     let status = connection.status_of(&flow.request).await?;
     if connection.is_reusable() {
-        *kept = Some(connection);
+        *idle = Some(connection);
     }
     Ok(status)
 }

@@ -111,9 +111,12 @@ pub fn check_prometheus_text(page: &str) -> Result<bool> {
 /// # Errors
 /// When promtool finds fault.
 pub fn check_open_metrics(page: &str) -> Result<bool> {
-    let timed = page.lines().map(|line| match line.starts_with('#') {
-        true => format!("{line}\n"),
-        false => format!("{line} 1700000000\n"),
+    let timed = page.lines().map(|line| {
+        if line.starts_with('#') {
+            format!("{line}\n")
+        } else {
+            format!("{line} 1700000000\n")
+        }
     });
     let mut file = tempfile::NamedTempFile::new()?;
     file.write_all(timed.collect::<String>().as_bytes())?;
@@ -166,10 +169,10 @@ pub fn runbook(alert: &Alert) -> Result<String> {
 /// The anchor of a heading, as GitHub makes it.
 fn anchor_of(heading: &str) -> String {
     let lower = heading.trim().to_lowercase();
-    let kept = lower
+    let plain = lower
         .chars()
         .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    kept.collect::<String>().replace(' ', "-")
+    plain.collect::<String>().replace(' ', "-")
 }
 
 fn run_promtool(args: &[&str], input: &str) -> Result<bool> {
@@ -181,11 +184,11 @@ fn run_promtool(args: &[&str], input: &str) -> Result<bool> {
     file.rewind()?;
     let mut command = Command::new(promtool);
     let output = command.args(args).stdin(file).output()?;
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
     ensure!(
         output.status.success(),
-        "promtool {}: {said}",
+        "promtool {}: {text}",
         args.join(" ")
     );
     Ok(true)

@@ -33,9 +33,10 @@ pub async fn until<T>(
         if now >= deadline {
             let failure = failure.context(format!("waited {limit:?} for {condition}"));
             let lost = conditions::lost_in(started..now);
-            return Err(match lost.is_at_most(LOST_PART_MAX) {
-                true => failure,
-                false => failure.context(format!("{INCONCLUSIVE} {lost}")),
+            return Err(if lost.is_at_most(LOST_PART_MAX) {
+                failure
+            } else {
+                failure.context(format!("{INCONCLUSIVE} {lost}"))
             });
         }
         sleep(POLL).await;

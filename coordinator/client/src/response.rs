@@ -103,9 +103,10 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
 
 /// Returns the response to a request that does not go on.
 pub(crate) fn refusal<R>(error: &AcquireError, is_grpc: bool) -> Response<ResponseBody<R>> {
-    let mut response = match is_grpc {
-        true => status(error).into_http().map(|()| Bytes::new()),
-        false => in_http(error),
+    let mut response = if is_grpc {
+        status(error).into_http().map(|()| Bytes::new())
+    } else {
+        in_http(error)
     };
     for (name, value) in error.refused().into_iter().flat_map(Refused::headers) {
         // Rule names and numbers are valid everywhere.

@@ -120,9 +120,10 @@ impl Worker {
                 decision = self.engine.add_new(&mut request, rule, key).err();
             }
         }
-        let max_wait = match may_wait {
-            true => charge.max_wait,
-            false => Some(Duration::ZERO),
+        let max_wait = if may_wait {
+            charge.max_wait
+        } else {
+            Some(Duration::ZERO)
         };
         let decision = decision.unwrap_or_else(|| self.engine.admit(&mut request, || max_wait));
         Ok(self.answer(&request, stream, decision))

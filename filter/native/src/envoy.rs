@@ -291,9 +291,10 @@ impl StreamPtr {
             if name == MARK {
                 let key = Buffer::of(MARK_HEADER);
                 // None removes the header.
-                let text = match value.is_empty() {
-                    true => Buffer::EMPTY,
-                    false => Buffer::of(&value),
+                let text = if value.is_empty() {
+                    Buffer::EMPTY
+                } else {
+                    Buffer::of(&value)
                 };
                 // SAFETY: the stream is valid; Envoy copies both texts. Wasm filters have the route chosen
                 // anew, too.
@@ -506,10 +507,11 @@ impl Buffer {
     /// # Safety
     /// They are there, and do not change while the result is in use.
     pub(crate) unsafe fn bytes<'a>(self) -> &'a [u8] {
-        match self.ptr.is_null() {
-            true => &[],
+        if self.ptr.is_null() {
+            &[]
+        } else {
             // SAFETY: as this function demands.
-            false => unsafe { core::slice::from_raw_parts(self.ptr.cast(), self.len) },
+            unsafe { core::slice::from_raw_parts(self.ptr.cast(), self.len) }
         }
     }
 }

@@ -220,9 +220,10 @@ impl Process {
     /// Notes whether there is a cluster called `name`.
     pub(crate) fn note_cluster(&self, name: &str, exists: bool) {
         let mut missing = lock(&self.missing_clusters);
-        match exists {
-            true => missing.remove(name),
-            false => missing.insert(name.to_owned()),
+        if exists {
+            missing.remove(name)
+        } else {
+            missing.insert(name.to_owned())
         };
     }
 

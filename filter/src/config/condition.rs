@@ -113,10 +113,11 @@ fn one_or_more<T>(
 }
 
 fn plain(text: &str) -> Result<String, String> {
-    match text.starts_with('/') && normalised(text.as_bytes()) == text.as_bytes() {
-        true => Ok(text.to_owned()),
-        false => Err("a path as it is after decoding, that begins with a slash, without a query, //, /./ and /../"
-            .to_owned()),
+    if text.starts_with('/') && normalised(text.as_bytes()) == text.as_bytes() {
+        Ok(text.to_owned())
+    } else {
+        Err("a path as it is after decoding, that begins with a slash, without a query, //, /./ and /../"
+            .to_owned())
     }
 }
 
@@ -129,9 +130,10 @@ fn regex(text: &str) -> Result<Regex, String> {
 }
 
 fn method(text: &str) -> Result<String, String> {
-    match text.bytes().all(|b| b.is_ascii_uppercase() || b == b'-') {
-        true => Ok(text.to_owned()),
-        false => Err("a method in capitals, or a list of 1 to 32 of them".to_owned()),
+    if text.bytes().all(|b| b.is_ascii_uppercase() || b == b'-') {
+        Ok(text.to_owned())
+    } else {
+        Err("a method in capitals, or a list of 1 to 32 of them".to_owned())
     }
 }
 

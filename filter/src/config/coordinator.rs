@@ -118,9 +118,10 @@ fn file(fields: &mut Fields<'_>, name: &'static str) -> Result<Option<String>, C
     let Some(path) = fields.text(name)? else {
         return Ok(None);
     };
-    match is_path(path) {
-        true => Ok(Some(path.to_owned())),
-        false => Err(fields.wrong(name, path, FILE_RULE)),
+    if is_path(path) {
+        Ok(Some(path.to_owned()))
+    } else {
+        Err(fields.wrong(name, path, FILE_RULE))
     }
 }
 

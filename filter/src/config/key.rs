@@ -112,9 +112,10 @@ fn changed(fields: &mut Fields<'_>, key: Key) -> Result<Key, ConfigError> {
             regex: Pattern(regex),
         };
     }
-    Ok(match fields.flag("hash", is_credential)? {
-        true => Key::Hashed(Box::new(key)),
-        false => key,
+    Ok(if fields.flag("hash", is_credential)? {
+        Key::Hashed(Box::new(key))
+    } else {
+        key
     })
 }
 
@@ -326,9 +327,10 @@ fn is_set(fields: &mut Fields<'_>, name: &'static str) -> Result<bool, ConfigErr
 }
 
 fn bounded(fields: &Fields<'_>, field: &str, name: &str) -> Result<String, ConfigError> {
-    match name.is_empty() || name.len() > 100 || name.contains('\0') {
-        true => Err(fields.wrong(field, name, "1 to 100 bytes")),
-        false => Ok(name.to_owned()),
+    if name.is_empty() || name.len() > 100 || name.contains('\0') {
+        Err(fields.wrong(field, name, "1 to 100 bytes"))
+    } else {
+        Ok(name.to_owned())
     }
 }
 
@@ -339,8 +341,9 @@ pub(super) fn constant(
     text: &str,
 ) -> Result<String, ConfigError> {
     let usable = key::parsed(key::trimmed(text.as_bytes())).is_some_and(|key| key == text);
-    match usable {
-        true => Ok(text.to_owned()),
-        false => Err(fields.wrong(field, text, "a key of 1 to 200 printable bytes")),
+    if usable {
+        Ok(text.to_owned())
+    } else {
+        Err(fields.wrong(field, text, "a key of 1 to 200 printable bytes"))
     }
 }

@@ -36,12 +36,13 @@ unsafe extern "C" {
 
 /// Sets a header of the request at hand, or removes it if `value` is empty.
 pub(super) fn set_request_header(name: &str, value: &str) -> Result<(), HostError> {
-    let (call, status) = match value.is_empty() {
-        true => (
+    let (call, status) = if value.is_empty() {
+        (
             "remove_header_map_value",
             proxy_remove_header_map_value(REQUEST_HEADERS, name.as_ptr(), name.len()),
-        ),
-        false => (
+        )
+    } else {
+        (
             "replace_header_map_value",
             proxy_replace_header_map_value(
                 REQUEST_HEADERS,
@@ -50,7 +51,7 @@ pub(super) fn set_request_header(name: &str, value: &str) -> Result<(), HostErro
                 value.as_ptr(),
                 value.len(),
             ),
-        ),
+        )
     };
     match status {
         0 => Ok(()),

@@ -66,9 +66,10 @@ fn shifted<T: Default>(ones: T, prefix: u8, shift: impl Fn(T, u32) -> Option<T>)
 }
 
 fn named(network: IpAddr, prefix: u8, all: u8) -> String {
-    match prefix >= all {
-        true => network.to_string(),
-        false => format!("{network}/{prefix}"),
+    if prefix >= all {
+        network.to_string()
+    } else {
+        format!("{network}/{prefix}")
     }
 }
 

@@ -21,9 +21,10 @@ pub(super) fn cookie<'a>(cookies: &[u8], name: &str) -> Found<'a> {
     let Some(value) = values.next() else {
         return Found::Missing;
     };
-    match values.all(|other| other == value) {
-        true => Found::Value(Cow::Owned(value.into_owned())),
-        false => Found::Missing,
+    if values.all(|other| other == value) {
+        Found::Value(Cow::Owned(value.into_owned()))
+    } else {
+        Found::Missing
     }
 }
 

@@ -104,9 +104,10 @@ impl Template {
                 }
             }
         }
-        match rest.next().is_some() && !self.open {
-            true => Found::Missing,
-            false => Found::Value(Cow::Owned(key)),
+        if rest.next().is_some() && !self.open {
+            Found::Missing
+        } else {
+            Found::Value(Cow::Owned(key))
         }
     }
 

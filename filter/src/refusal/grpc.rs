@@ -27,9 +27,10 @@ pub(super) struct GrpcStatus {
 impl GrpcStatus {
     /// Returns the status of `reply`, a refusal by `rule`.
     pub(super) fn new(reply: &Reply, rule: &str) -> Self {
-        let code = match reply.is_throttling {
-            true => RESOURCE_EXHAUSTED,
-            false => INVALID_ARGUMENT,
+        let code = if reply.is_throttling {
+            RESOURCE_EXHAUSTED
+        } else {
+            INVALID_ARGUMENT
         };
         let metadata = [("reason", reply.reason.as_str()), ("rule", rule)];
         Self {
@@ -63,9 +64,10 @@ impl GrpcStatus {
         let mut frame = vec![TRAILERS];
         frame.extend(len.to_be_bytes());
         frame.extend(trailers.as_bytes());
-        match is_text {
-            true => STANDARD.encode(frame).into_bytes(),
-            false => frame,
+        if is_text {
+            STANDARD.encode(frame).into_bytes()
+        } else {
+            frame
         }
     }
 }

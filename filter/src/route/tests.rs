@@ -27,25 +27,25 @@ fn routes() -> Routes<u8> {
 fn host(route: Option<Vec<u8>>, virtual_host: Option<Vec<u8>>) -> Fake {
     let host = Fake::new(&Process::new());
     let path = |of| format!("xds.{of}.filter_metadata.tollgate");
-    let said = [
+    let properties = [
         ("route_metadata", route),
         ("virtual_host_metadata", virtual_host),
     ];
-    let said = said.into_iter();
-    let said = said.filter_map(|(of, value)| Some((path(of), value?)));
-    *host.properties.borrow_mut() = said.collect();
+    let properties = properties.into_iter();
+    let properties = properties.filter_map(|(of, value)| Some((path(of), value?)));
+    *host.properties.borrow_mut() = properties.collect();
     host
 }
 
 #[test]
 fn a_route_can_be_left_alone_cost_more_and_choose_its_rules() {
-    let said = map(&[
+    let exceptions = map(&[
         ("cost", &2.5_f64.to_le_bytes()),
         ("scopes", &list(&["user"])),
         ("later", b"?"),
     ]);
     let mut routes = routes();
-    let host = host(Some(said), None);
+    let host = host(Some(exceptions), None);
     let want = Special {
         disabled: false,
         cost: Tokens::from_micros(2_500_000),
@@ -186,8 +186,8 @@ fn names_of_no_rule_apply_nothing_and_repeated_ones_apply_once() {
 fn what_is_remembered_is_bounded() {
     let mut routes = routes();
     for n in 0..3 * KNOWN_MAX {
-        let said = map(&[("cost", &(n as f64).to_le_bytes())]);
-        let host = host(Some(said), None);
+        let exceptions = map(&[("cost", &(n as f64).to_le_bytes())]);
+        let host = host(Some(exceptions), None);
         let cost = routes.at_hand(&host, drop).unwrap().cost;
         assert_eq!(cost, Tokens::from_whole(n as u64));
         assert!(routes.known.len() <= KNOWN_MAX);

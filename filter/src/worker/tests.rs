@@ -225,10 +225,14 @@ fn a_held_request_is_asked_for_and_goes_on_with_the_answer() {
     proxy.tick(Duration::from_millis(1));
     let (token, call) = proxy.process().take_call().unwrap();
     assert_eq!(call.to, "c");
-    let asked = call.refresh();
-    assert!(asked.client_id.starts_with("node/"), "{}", asked.client_id);
-    assert_eq!(asked.scopes[0].scope, "tenant/acme");
-    assert!(asked.scopes[0].units[0].wants > 0.0);
+    let request = call.refresh();
+    assert!(
+        request.client_id.starts_with("node/"),
+        "{}",
+        request.client_id
+    );
+    assert_eq!(request.scopes[0].scope, "tenant/acme");
+    assert!(request.scopes[0].units[0].wants > 0.0);
     proxy.worker.handle_answer(token, &call.lend(100.0));
     assert_eq!(*proxy.host().resumed.borrow(), [101]);
     assert_eq!(proxy.noted(101, "waited_ms").as_deref(), Some("1"));
@@ -351,8 +355,8 @@ fn shadowed_refusals_are_counted_noted_and_logged_now_and_then() {
     assert_eq!(proxy.metric("allowed"), 26);
     assert_eq!(proxy.noted(0, "shadow").as_deref(), Some("tenant/missing"));
     let logs = proxy.process().logs.borrow();
-    let told = logs.iter().filter(|(_, line)| line.contains("(shadow)"));
-    assert_eq!(told.count(), 1);
+    let lines = logs.iter().filter(|(_, line)| line.contains("(shadow)"));
+    assert_eq!(lines.count(), 1);
 }
 
 #[test]
@@ -427,16 +431,20 @@ fn admitted_requests_are_told_what_is_left_and_refused_ones_are_not() {
     let config = one_rule(r#", "admitted_headers": ["ietf", "draft03"]"#);
     let mut proxy = Proxy::new(&config);
     proxy.lease("acme", 100.0);
-    let told = proxy.noted(101, "ratelimit");
-    assert_eq!(told.as_deref(), Some(r#""tenant";r=99;t=1"#), "it was held");
+    let header = proxy.noted(101, "ratelimit");
+    assert_eq!(
+        header.as_deref(),
+        Some(r#""tenant";r=99;t=1"#),
+        "it was held"
+    );
     for left in (0..99).rev() {
         proxy.host().select(0).unwrap();
         proxy.host().notes.borrow_mut().clear();
         assert_eq!(proxy.of("acme"), Decision::Admit);
-        let told = proxy.noted(0, "ratelimit");
-        assert_eq!(told, Some(format!(r#""tenant";r={left};t=1"#)));
-        let told = proxy.noted(0, "x_ratelimit_remaining");
-        assert_eq!(told, Some(left.to_string()));
+        let header = proxy.noted(0, "ratelimit");
+        assert_eq!(header, Some(format!(r#""tenant";r={left};t=1"#)));
+        let header = proxy.noted(0, "x_ratelimit_remaining");
+        assert_eq!(header, Some(left.to_string()));
     }
     let policy = proxy.noted(0, "ratelimit_policy");
     assert_eq!(policy.as_deref(), Some(r#""tenant";q=100;w=1"#));

@@ -176,15 +176,16 @@ impl Case {
     }
 
     fn program(&self, rate: f64, tenant: u64) -> Program {
-        match self.bursts {
-            false => Program::Constant(Amount(rate)),
+        if self.bursts {
             // At different times, so that each comes back while the other waits.
-            true => Program::OnOff(OnOff {
+            Program::OnOff(OnOff {
                 rate: Amount(2.0 * rate),
                 on: Span::from_millis(400 + 100 * tenant),
                 off: Span::from_millis(500),
                 at: Span::default(),
-            }),
+            })
+        } else {
+            Program::Constant(Amount(rate))
         }
     }
 

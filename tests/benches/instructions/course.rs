@@ -137,9 +137,10 @@ impl Profile {
         self.plain += u64::from(is_plain);
         for (sum, cost) in self.callbacks.iter_mut().zip(costs) {
             let Some(cost) = cost else { continue };
-            match is_plain {
-                true => *sum.get_or_insert_default() += cost,
-                false => self.drawing += cost,
+            if is_plain {
+                *sum.get_or_insert_default() += cost
+            } else {
+                self.drawing += cost
             }
         }
     }

@@ -37,11 +37,11 @@ impl Original for Hermes {
         let before: Vec<_> = self.members.iter().map(|member| member.max).collect();
         rule.balance(self.limit, &mut self.members);
         let after = self.members.iter().map(|member| member.max);
-        let told = before
+        let messages = before
             .into_iter()
             .zip(after)
             .filter(|(old, new)| old != new);
-        self.messages += told.count() as u64;
+        self.messages += messages.count() as u64;
     }
 
     fn rates(&self) -> Vec<f64> {

@@ -39,9 +39,10 @@ fn run() -> anyhow::Result<()> {
         .collect();
     let wants = |name: &str| named.first().is_none_or(|named| named == name);
     // Before the units are measured: what that frees would hide the memory of the fleet.
-    let outcome = match wants("check") {
-        true => Some(Outcome::of(named.get(1).map_or(SCENARIO, String::as_str))?),
-        false => None,
+    let outcome = if wants("check") {
+        Some(Outcome::of(named.get(1).map_or(SCENARIO, String::as_str))?)
+    } else {
+        None
     };
     let units = Units::measure();
     if wants("units") {

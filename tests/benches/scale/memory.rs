@@ -27,6 +27,6 @@ pub(crate) fn cpu_seconds() -> f64 {
 /// Returns the memory that `make` leaves in use, and what it made.
 pub(crate) fn grown<T>(make: impl FnOnce() -> T) -> (f64, T) {
     let before = resident();
-    let made = make();
-    (resident().saturating_sub(before) as f64, made)
+    let result = make();
+    (resident().saturating_sub(before) as f64, result)
 }

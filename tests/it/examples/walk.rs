@@ -107,9 +107,10 @@ impl Walk {
     /// Marks an error as inconclusive if the machine was too busy while the last steps ran.
     fn judge(&self, error: Error) -> Result<()> {
         let lost = conditions::lost_in(self.began..Instant::now());
-        Err(match lost.is_fair() {
-            true => error,
-            false => error.context(format!("{INCONCLUSIVE} {lost}")),
+        Err(if lost.is_fair() {
+            error
+        } else {
+            error.context(format!("{INCONCLUSIVE} {lost}"))
         })
     }
 
@@ -146,9 +147,10 @@ impl Walk {
             step.check(&format!("{printed}{output}"))?;
             Ok(output)
         };
-        let output = match is_look(command) {
-            true => wait::until("the output that the page shows", LOOK_LIMIT, run).await?,
-            false => run().await?,
+        let output = if is_look(command) {
+            wait::until("the output that the page shows", LOOK_LIMIT, run).await?
+        } else {
+            run().await?
         };
         self.printed.push_str(&output);
         self.done.push((command.to_owned(), output));

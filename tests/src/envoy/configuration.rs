@@ -10,9 +10,10 @@ use crate::filter::{COORDINATOR, UPSTREAM};
 
 /// Bootstrap configuration, fixed for the life of the process: node, admin address, clusters.
 pub(super) fn bootstrap(spec: &EnvoySpec, listeners_file: &Path) -> Value {
-    let upstream = match spec.upstream_http2 {
-        true => http2_cluster,
-        false => cluster,
+    let upstream = if spec.upstream_http2 {
+        http2_cluster
+    } else {
+        cluster
     };
     let mut clusters = vec![upstream(UPSTREAM, &[spec.upstream])];
     match spec.coordinators[..] {

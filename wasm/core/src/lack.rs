@@ -26,9 +26,10 @@ impl Lack {
 
     /// Returns the amount; zero if nobody lacks anything.
     pub(crate) fn at(self, now: Instant) -> Capacity {
-        match now < self.until {
-            true => self.amount,
-            false => Capacity::ZERO,
+        if now < self.until {
+            self.amount
+        } else {
+            Capacity::ZERO
         }
     }
 }

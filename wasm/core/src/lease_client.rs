@@ -229,9 +229,10 @@ impl LeaseClient {
     /// believed.
     fn has_lost_master(&self, now: Instant) -> bool {
         let has_lease = self.valid_lease(now).is_some();
-        match has_lease {
-            true => self.failures >= LOST_WITH_LEASE_AFTER,
-            false => self.failures >= LOST_AFTER,
+        if has_lease {
+            self.failures >= LOST_WITH_LEASE_AFTER
+        } else {
+            self.failures >= LOST_AFTER
         }
     }
 

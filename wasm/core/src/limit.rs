@@ -442,8 +442,8 @@ mod tests {
         limit.refresh = limit.lease;
         limit.min_refresh = Duration::ZERO;
         limit.learning = Duration::ZERO;
-        let said = limit.faults().into_iter().map(|fault| fault.to_string());
-        let fields = said.map(|text| text.split(':').next().unwrap_or_default().to_string());
+        let faults = limit.faults().into_iter().map(|fault| fault.to_string());
+        let fields = faults.map(|text| text.split(':').next().unwrap_or_default().to_string());
         let fields: Vec<_> = fields.collect();
         assert_eq!(
             fields,

@@ -34,9 +34,10 @@ impl<K: Clone + Ord> Round<K> {
         mut visit: impl FnMut(&K, &mut V),
     ) {
         let mut todo = most.min(self.left).min(map.len());
-        self.left = match map.is_empty() {
-            true => 0,
-            false => self.left.saturating_sub(todo),
+        self.left = if map.is_empty() {
+            0
+        } else {
+            self.left.saturating_sub(todo)
         };
         while todo > 0 {
             let from = match self.after.take() {

@@ -99,9 +99,10 @@ impl Tally {
     /// Counts that are not in `before`, the last report of the same client. One that is repeated, because
     /// its answer was lost, has the counts of the one before in it.
     pub(crate) fn beyond(&self, before: &Self) -> Counts {
-        let counts = match self.since == before.since {
-            true => self.counts.without(before.counts),
-            false => self.counts,
+        let counts = if self.since == before.since {
+            self.counts.without(before.counts)
+        } else {
+            self.counts
         };
         Counts {
             attempts: counts.attempts.min(REPORT_MAX),
@@ -115,12 +116,13 @@ impl Tally {
 impl Traffic {
     /// Adds what was counted until `now`.
     pub(crate) fn add(&mut self, now: Instant, counts: Counts) {
-        *self = match self.all == Counts::default() {
-            true => Self {
+        *self = if self.all == Counts::default() {
+            Self {
                 opened_at: now,
                 ..Self::default()
-            },
-            false => self.at(now),
+            }
+        } else {
+            self.at(now)
         };
         self.all.add(counts);
         self.window.add(counts);
@@ -155,14 +157,16 @@ impl Traffic {
             return *self;
         }
         let is_next = elapsed < WINDOW.saturating_mul(2);
-        let last = match is_next {
-            true => self.window,
-            false => Counts::default(),
+        let last = if is_next {
+            self.window
+        } else {
+            Counts::default()
         };
         Self {
-            opened_at: match is_next {
-                true => self.opened_at.saturating_add(WINDOW),
-                false => now,
+            opened_at: if is_next {
+                self.opened_at.saturating_add(WINDOW)
+            } else {
+                now
             },
             window: Counts::default(),
             before: Some(last),

@@ -213,9 +213,10 @@ impl ParentLeases {
         };
         // One that was put off comes after the horizon, or this round would find it again and again.
         let next = parent_lease.due();
-        parent_lease.queued_at = match put_off {
-            true => next.max(horizon.saturating_add(Duration::from_nanos(1))),
-            false => next,
+        parent_lease.queued_at = if put_off {
+            next.max(horizon.saturating_add(Duration::from_nanos(1)))
+        } else {
+            next
         };
         self.due.insert(parent_lease.queued_at, id.clone());
         message

@@ -73,13 +73,12 @@ impl<H: Host> Engine<H> {
         self.process.config = config.clone();
         self.sync.configure(config);
         let settings = self.process.switches.bind(config, user);
-        let rules = match config.enabled {
-            true => self.bind(config, user),
-            false => {
-                // Requests that wait go on with the next tick, if they are of this configuration.
-                self.queues.hurry(self.process.host.now(), |_| true);
-                Vec::new()
-            }
+        let rules = if config.enabled {
+            self.bind(config, user)
+        } else {
+            // Requests that wait go on with the next tick, if they are of this configuration.
+            self.queues.hurry(self.process.host.now(), |_| true);
+            Vec::new()
         };
         Root { settings, rules }
     }
@@ -163,9 +162,10 @@ impl<H: Host> Engine<H> {
     #[cold]
     pub fn refuse(&mut self, request: &mut Request, refusal: Refusal) -> Result<(), Decision> {
         let rules = &mut self.process.rules;
-        match self.admission.shadow_early(rules, request, refusal) {
-            true => Ok(()),
-            false => Err(Decision::Deny(refusal)),
+        if self.admission.shadow_early(rules, request, refusal) {
+            Ok(())
+        } else {
+            Err(Decision::Deny(refusal))
         }
     }
 
@@ -197,9 +197,10 @@ impl<H: Host> Engine<H> {
         is_behind: bool,
         max_wait: impl FnOnce() -> Option<Duration>,
     ) -> Decision {
-        let decision = match is_behind {
-            true => Ok(Decision::Hold),
-            false => self.decide(request, Stage::New),
+        let decision = if is_behind {
+            Ok(Decision::Hold)
+        } else {
+            self.decide(request, Stage::New)
         };
         match decision {
             Ok(Decision::Admit) => {

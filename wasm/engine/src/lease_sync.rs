@@ -251,12 +251,11 @@ impl LeaseSync {
                 limiter.sweep(now, living);
             }
             let to = self.upstreams.of(scope_state.shard());
-            let (messages, due) = match budget.has(to) {
-                true => {
-                    let policy = process.rules.policy_of(scope);
-                    (scope_state.ask(now, &policy), scope_state.due())
-                }
-                false => (Vec::new(), Some(now.saturating_add(schedule::LOOK_AGAIN))),
+            let (messages, due) = if budget.has(to) {
+                let policy = process.rules.policy_of(scope);
+                (scope_state.ask(now, &policy), scope_state.due())
+            } else {
+                (Vec::new(), Some(now.saturating_add(schedule::LOOK_AGAIN)))
             };
             let messages = SlotMessages {
                 slot,

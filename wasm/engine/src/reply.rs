@@ -115,13 +115,14 @@ fn denied(denial: &Denial, reason: String, now: Instant, refuser: Refuser<'_>) -
         headers.push(("tollgate-pause-ms", rounded_up(pause, MILLI).to_string()));
     }
     told_limit(&mut headers, refuser.formats, rule, denial, seconds);
-    let (code, kind, title) = match denial.without_lease {
-        false => ("RATE_LIMITED", "quota-exceeded", "Quota exceeded"),
-        true => (
+    let (code, kind, title) = if denial.without_lease {
+        (
             "TEMPORARY_REDUCED_CAPACITY",
             "temporary-reduced-capacity",
             "Temporarily reduced capacity",
-        ),
+        )
+    } else {
+        ("RATE_LIMITED", "quota-exceeded", "Quota exceeded")
     };
     let message = format!("{reason}: {}", why(denial, pause));
     let status = refuser.status;

@@ -94,9 +94,10 @@ impl SharedTable {
         (scope, is_overflow): (&str, bool),
     ) -> Result<u32, TableError> {
         let slots = self.slots.as_ref().ok_or(TableError::Gone)?;
-        let window = match is_overflow {
-            true => slots.overflow_window(scope),
-            false => slots.window(scope),
+        let window = if is_overflow {
+            slots.overflow_window(scope)
+        } else {
+            slots.window(scope)
         };
         let located = slots.locate(host, now, policy, &window)?;
         let room = RELEASES_MAX.saturating_sub(self.releases.len());

@@ -148,9 +148,10 @@ impl FakeHost {
     }
 
     fn shared_data(&self, call: &'static str) -> Result<(), HostError> {
-        match self.shared_data_fails.get() {
-            true => Err(HostError { call, status: 10 }),
-            false => Ok(()),
+        if self.shared_data_fails.get() {
+            Err(HostError { call, status: 10 })
+        } else {
+            Ok(())
         }
     }
 }

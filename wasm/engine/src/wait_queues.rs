@@ -355,11 +355,10 @@ impl WaitQueues {
         self.deadlines.remove(queued.deadline, stream);
         let bucket = queued.target.bucket();
         let queue = self.queues.get_mut(&bucket)?;
-        match goes {
-            true => {
-                queue.queue.let_go();
-            }
-            false => queue.queue.leave(now, queued.member, queued.number),
+        if goes {
+            queue.queue.let_go();
+        } else {
+            queue.queue.leave(now, queued.member, queued.number)
         }
         let look_at = queue.queue.look_at();
         let due = queue.due.map_or(look_at, |due| look_at.min(due));

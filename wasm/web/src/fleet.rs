@@ -108,16 +108,18 @@ impl Fleet {
     }
 
     pub(crate) fn cut(&mut self, envoy: usize, is_cut: bool) {
-        match is_cut {
-            true => self.simulation.cut_off(envoy),
-            false => self.simulation.connect(envoy),
+        if is_cut {
+            self.simulation.cut_off(envoy)
+        } else {
+            self.simulation.connect(envoy)
         }
     }
 
     pub(crate) fn stop_coordinator(&mut self, is_stopped: bool) {
-        match is_stopped {
-            true => self.simulation.stop_coordinator(0),
-            false => self.simulation.start_coordinator(0),
+        if is_stopped {
+            self.simulation.stop_coordinator(0)
+        } else {
+            self.simulation.start_coordinator(0)
         }
     }
 
@@ -182,9 +184,10 @@ impl Fleet {
 
 /// Returns a rate that can be drawn: an unlimited one cannot.
 fn drawable(rate: f64) -> f64 {
-    match rate < Capacity::MAX.as_f64() {
-        true => rate,
-        false => 0.0,
+    if rate < Capacity::MAX.as_f64() {
+        rate
+    } else {
+        0.0
     }
 }
 

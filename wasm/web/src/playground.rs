@@ -77,9 +77,10 @@ impl Playground {
 
     /// Lets so many milliseconds of virtual time pass.
     pub fn advance(&mut self, millis: f64) {
-        let millis = match millis.is_nan() {
-            true => 0.0,
-            false => millis.clamp(0.0, ADVANCE_MAX),
+        let millis = if millis.is_nan() {
+            0.0
+        } else {
+            millis.clamp(0.0, ADVANCE_MAX)
         };
         let time = Duration::from_secs_f64(millis / 1000.0);
         self.fleet.advance(time, &self.settings);

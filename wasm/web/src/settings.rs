@@ -174,9 +174,10 @@ impl fmt::Display for Settings {
         if !cut.is_empty() {
             write!(f, "&cut={}", cut.join(","))?;
         }
-        match self.is_stopped {
-            true => f.write_str("&coordinator=stopped"),
-            false => Ok(()),
+        if self.is_stopped {
+            f.write_str("&coordinator=stopped")
+        } else {
+            Ok(())
         }
     }
 }

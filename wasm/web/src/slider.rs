@@ -33,9 +33,10 @@ pub(crate) fn rounded(rate: f64) -> f64 {
     let step = 10f64.powf(digits - 1.0) / 2.0;
     let steps = (rate / step).round();
     // Divides where the step is a fraction, which has no exact form.
-    match step < 1.0 {
-        true => steps / (1.0 / step).round(),
-        false => steps * step,
+    if step < 1.0 {
+        steps / (1.0 / step).round()
+    } else {
+        steps * step
     }
 }
 

@@ -20,9 +20,10 @@ fn field_of<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
     let steps = path.split(['.', '[']);
     steps.into_iter().try_fold(root, |node, step| {
         let mut parts = parts(root, node).into_iter();
-        match step.ends_with(']') {
-            true => parts.find_map(|part| part.get("items")),
-            false => parts.find_map(|part| part["properties"].get(step)),
+        if step.ends_with(']') {
+            parts.find_map(|part| part.get("items"))
+        } else {
+            parts.find_map(|part| part["properties"].get(step))
         }
     })
 }

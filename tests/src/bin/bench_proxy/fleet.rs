@@ -65,9 +65,10 @@ impl Fleet {
     pub(crate) async fn start(dir: &Path, setup: Setup, options: &Options) -> Result<Self> {
         let upstream = Upstream::start().await?;
         let global = RateLimitService::start().await?;
-        let coordinator = match options.baselines_only {
-            true => None,
-            false => Some(Coordinator::start(dir, &coordinator_config(setup)).await?),
+        let coordinator = if options.baselines_only {
+            None
+        } else {
+            Some(Coordinator::start(dir, &coordinator_config(setup)).await?)
         };
         let mut spec = EnvoySpec::new("envoy", setup.workers, upstream.address(), Vec::new());
         spec.coordinators = coordinator.iter().map(Coordinator::grpc).collect();

@@ -108,9 +108,10 @@ fn main() -> Result<()> {
     let setups = options.setups();
     for (done, setup) in setups.iter().enumerate() {
         eprintln!("table {} of {}: {setup:?}", done + 1, setups.len());
-        match options.latency {
-            true => latency(&runtime, *setup, &options)?,
-            false => cpu(&runtime, *setup, &options)?,
+        if options.latency {
+            latency(&runtime, *setup, &options)?
+        } else {
+            cpu(&runtime, *setup, &options)?
         }
     }
     Ok(())

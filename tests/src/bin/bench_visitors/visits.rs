@@ -70,9 +70,10 @@ impl Visits {
         if self.course.len() <= part {
             self.course.resize(part + 1, (0, 0));
         }
-        let of = match is_known(due.index) {
-            true => &mut self.known,
-            false => &mut self.visitors,
+        let of = if is_known(due.index) {
+            &mut self.known
+        } else {
+            &mut self.visitors
         };
         match status {
             200 => {
@@ -145,9 +146,10 @@ fn is_known(index: usize) -> bool {
 
 /// The tenant of a request: the same in each run.
 fn tenant(index: usize, tenants: u64) -> String {
-    match is_known(index) {
-        true => format!("known-{}", index / KNOWN_EACH % KNOWN_TENANTS),
-        false => format!("visitor-{}", spread(index as u64) % tenants.max(1)),
+    if is_known(index) {
+        format!("known-{}", index / KNOWN_EACH % KNOWN_TENANTS)
+    } else {
+        format!("visitor-{}", spread(index as u64) % tenants.max(1))
     }
 }
 

@@ -149,9 +149,10 @@ impl DemoFleet {
                 leases: ENVOYS.iter().map(has).collect(),
             });
         }
-        let note = match at < self.move_at {
-            true => "",
-            false => "; coda has moved from east to west",
+        let note = if at < self.move_at {
+            ""
+        } else {
+            "; coda has moved from east to west"
         };
         Ok(DemoSnapshot { at, note, rows })
     }

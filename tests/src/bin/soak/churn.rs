@@ -69,32 +69,32 @@ impl Drop for Churn {
 async fn send(name: &'static str, to: SocketAddr, answers: Arc<Mutex<Answers>>) {
     let mut ticks = interval(PACE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut kept = None;
+    let mut idle = None;
     for number in 0_u64.. {
         ticks.tick().await;
         let tenant = number / REQUESTS;
         let request = get("/", &[(TENANT_HEADER, &format!("{name}-{tenant}"))]);
         let sent = Instant::now();
-        let answered = timeout(ANSWER_LIMIT, one(to, &request, &mut kept)).await;
+        let answered = timeout(ANSWER_LIMIT, one(to, &request, &mut idle)).await;
         let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
         answers.tenants = tenant + 1;
         match answered {
             Ok(Ok(())) => answers.latencies.push(sent.elapsed()),
             Ok(Err(_)) | Err(_) => {
                 answers.failures += 1;
-                kept = None;
+                idle = None;
             }
         }
     }
 }
 
-async fn one(to: SocketAddr, request: &[u8], kept: &mut Option<Connection>) -> anyhow::Result<()> {
-    let mut connection = match kept.take() {
+async fn one(to: SocketAddr, request: &[u8], idle: &mut Option<Connection>) -> anyhow::Result<()> {
+    let mut connection = match idle.take() {
         Some(connection) => connection,
         None => Connection::open(to).await?,
     };
     let status = connection.status_of(request).await?;
     anyhow::ensure!(status == 200 || status == 429, "status {status}");
-    *kept = connection.is_reusable().then_some(connection);
+    *idle = connection.is_reusable().then_some(connection);
     Ok(())
 }

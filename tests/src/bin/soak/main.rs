@@ -44,9 +44,10 @@ struct Options {
 /// Reads a length in hours.
 fn hours(text: &str) -> Result<f64, String> {
     let hours: f64 = text.parse().map_err(|_| "not a number of hours")?;
-    match (0.01..=1000.0).contains(&hours) {
-        true => Ok(hours),
-        false => Err("must be from 0.01 to 1000 hours".to_owned()),
+    if (0.01..=1000.0).contains(&hours) {
+        Ok(hours)
+    } else {
+        Err("must be from 0.01 to 1000 hours".to_owned())
     }
 }
 

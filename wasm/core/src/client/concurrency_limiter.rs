@@ -159,11 +159,10 @@ impl ConcurrencyLimiter {
         self.take_report(now, &WorkerUsage { peak, ..*usage });
         self.last_attempt = now.max(self.last_attempt);
         let result = self.draw_with(now, policy, usage.worker, workers, action);
-        match self.draws.offered {
-            true => self.note_use(usage.admitted),
-            false => {
-                self.hurry(now);
-            }
+        if self.draws.offered {
+            self.note_use(usage.admitted)
+        } else {
+            self.hurry(now);
         }
         result
     }
@@ -192,9 +191,10 @@ impl ConcurrencyLimiter {
         let limit = self.limit(now, policy);
         let free = limit.saturating_sub(self.held());
         let parts = workers.saturating_mul(4).max(1);
-        let spare = match self.draws.offered {
-            true => 0,
-            false => limit.checked_div(parts).unwrap_or(0).min(BATCH_MAX),
+        let spare = if self.draws.offered {
+            0
+        } else {
+            limit.checked_div(parts).unwrap_or(0).min(BATCH_MAX)
         };
         let more = free.min(spare.max(1));
         match self.share(worker) {
@@ -269,9 +269,10 @@ impl ConcurrencyLimiter {
             return LeaseMessage::Nothing;
         }
         self.roll(now);
-        let wants = match self.draws.offered {
-            true => self.give_unused_back(),
-            false => self.wants(),
+        let wants = if self.draws.offered {
+            self.give_unused_back()
+        } else {
+            self.wants()
         };
         let wants = Capacity::from_whole(wants.into());
         let has = self.has(now);

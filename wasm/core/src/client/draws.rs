@@ -66,9 +66,10 @@ impl Draws {
     /// Takes as many of `most` tokens as are left; none if there is not a whole one. While the fleet's bucket is in debt
     /// those count alone that were drawn for requests: others, that came back, are to pay it.
     pub(super) fn take_part(&mut self, now: Instant, most: Tokens) -> Option<Tokens> {
-        let usable = match now < self.grows_from {
-            true => self.left.min(self.reserved),
-            false => self.left,
+        let usable = if now < self.grows_from {
+            self.left.min(self.reserved)
+        } else {
+            self.left
         };
         let tokens = usable.min(most);
         if tokens < Tokens::ONE {

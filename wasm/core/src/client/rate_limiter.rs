@@ -155,9 +155,10 @@ impl RateLimiter {
     /// Takes back unspent tokens of a token cache.
     pub fn give_back(&mut self, now: Instant, policy: &Policy, tokens: Tokens) {
         self.settle_bucket(now, policy);
-        match self.draws.offered {
-            true => self.draws.give_back(now, tokens, self.whole_burst()),
-            false => self.bucket.give_back(now, tokens),
+        if self.draws.offered {
+            self.draws.give_back(now, tokens, self.whole_burst())
+        } else {
+            self.bucket.give_back(now, tokens)
         }
     }
 
@@ -327,9 +328,10 @@ impl RateLimiter {
     /// none if it is, or never will be.
     fn refills_until(&self, now: Instant) -> Option<Instant> {
         self.lease.client.valid_lease(now)?;
-        let missing = match self.draws.offered {
-            true => self.whole_rate().time_for(self.draws.owed)?,
-            false => self.bucket.time_until(now, self.bucket.burst())?,
+        let missing = if self.draws.offered {
+            self.whole_rate().time_for(self.draws.owed)?
+        } else {
+            self.bucket.time_until(now, self.bucket.burst())?
         };
         (!missing.is_zero()).then(|| now.saturating_add(missing))
     }
@@ -425,10 +427,7 @@ impl RateLimiter {
 
     /// Number of the unit that usually come at once.
     fn grain(&self) -> u64 {
-        let least = match self.unit.is_bytes() {
-            true => BYTES_GRAIN,
-            false => 1,
-        };
+        let least = if self.unit.is_bytes() { BYTES_GRAIN } else { 1 };
         self.draws.cost.whole().max(least)
     }
 

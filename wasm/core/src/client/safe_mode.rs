@@ -163,9 +163,10 @@ impl SafeMode {
     fn left(self, now: Instant, since: Instant) -> (Self, Option<SafeModeReport>) {
         let after = now.saturating_since(since);
         let report = self.reported.then_some(SafeModeReport::Left { after });
-        let unreported = match self.reported {
-            true => self.unreported,
-            false => self.unreported.saturating_add(1),
+        let unreported = if self.reported {
+            self.unreported
+        } else {
+            self.unreported.saturating_add(1)
         };
         let left = Self {
             since: None,

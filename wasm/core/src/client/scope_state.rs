@@ -107,9 +107,10 @@ impl ScopeState {
     /// State of the scope's leases: without a lease if that is so for any unit in use.
     pub fn state(&self, now: Instant) -> LeaseState {
         let mut states = self.leases().map(|lease| lease.state(now));
-        match states.any(|state| state == LeaseState::NoLease) {
-            true => LeaseState::NoLease,
-            false => self.requests.state(now),
+        if states.any(|state| state == LeaseState::NoLease) {
+            LeaseState::NoLease
+        } else {
+            self.requests.state(now)
         }
     }
 

@@ -158,9 +158,10 @@ impl<T: Field> Field for Option<T> {
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        match bool::read(reader)? {
-            true => T::read(reader).map(Some),
-            false => Some(None),
+        if bool::read(reader)? {
+            T::read(reader).map(Some)
+        } else {
+            Some(None)
         }
     }
 }

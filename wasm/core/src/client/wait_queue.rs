@@ -188,9 +188,10 @@ impl Shortage {
     /// moment early rather than late.
     fn when(&self, all: Tokens, part: u64) -> Option<Instant> {
         let at = self.retry_at?;
-        let rate = match self.rate.is_unlimited() {
-            true => self.rate,
-            false => Rate::from_micros(mul_div(self.rate.as_micros(), part, WHOLE.into())),
+        let rate = if self.rate.is_unlimited() {
+            self.rate
+        } else {
+            Rate::from_micros(mul_div(self.rate.as_micros(), part, WHOLE.into()))
         };
         if all < self.need {
             let sooner = rate.time_for(self.need.saturating_sub(all))?;

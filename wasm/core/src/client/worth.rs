@@ -95,9 +95,10 @@ impl RateLimiter {
     /// Returns whether a limiter that comes for the first time has as much: all that was taken has been
     /// earned back, or it is the fleet's bucket that pays.
     pub(super) fn is_as_new(&self, now: Instant) -> bool {
-        match self.draws.offered {
-            true => !self.draws.is_under_way(now) && self.draws.owed == Tokens::ZERO,
-            false => self.bucket.is_whole(now),
+        if self.draws.offered {
+            !self.draws.is_under_way(now) && self.draws.owed == Tokens::ZERO
+        } else {
+            self.bucket.is_whole(now)
         }
     }
 

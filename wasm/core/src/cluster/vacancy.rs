@@ -50,11 +50,11 @@ impl Vacancies {
             if !vacant || leads {
                 self.0.remove(&shard);
             } else {
-                let seen = Vacancy {
+                let vacancy = Vacancy {
                     since: now,
                     revision,
                 };
-                self.0.entry(shard).or_insert(seen);
+                self.0.entry(shard).or_insert(vacancy);
             }
         }
     }

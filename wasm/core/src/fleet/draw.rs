@@ -151,9 +151,10 @@ impl<'a> ChargedLimits<'a> {
     /// Takes `most` tokens, or as many whole ones as are there.
     pub(crate) fn take_whole(&mut self, now: Instant, most: Tokens) -> Tokens {
         let left = self.left(now);
-        let tokens = match left >= most {
-            true => most,
-            false => Tokens::from_whole(left.whole()),
+        let tokens = if left >= most {
+            most
+        } else {
+            Tokens::from_whole(left.whole())
         };
         self.charge(now, tokens);
         tokens
@@ -189,24 +190,26 @@ impl<'a> ChargedLimit<'a> {
 
     /// Tokens that one turn needs: of bytes any lets a request go on.
     fn first(&self, draw: &Draw) -> Tokens {
-        match self.sums.unit.is_bytes() {
-            true => Tokens::ONE,
-            false => draw.usual,
+        if self.sums.unit.is_bytes() {
+            Tokens::ONE
+        } else {
+            draw.usual
         }
     }
 
     /// Tokens that this limit lets the client of `draw` have.
     fn offer(&mut self, now: Instant, draw: &Draw) -> Tokens {
         self.forget_short(now);
-        let kept = self.kept_from(now, draw);
+        let reserved = self.kept_from(now, draw);
         let first = self.first(draw);
         let Some(bucket) = &self.fleet.bucket else {
             return Tokens::ZERO;
         };
-        self.kept = bucket.keeps(kept, first);
-        self.gives = match self.sums.unit.is_bytes() {
-            true => bucket.usual_part(now, draw.needs, draw.usual.min(self.sums.burst), self.kept),
-            false => bucket.whole_part(now, draw.needs, first, self.kept),
+        self.kept = bucket.keeps(reserved, first);
+        self.gives = if self.sums.unit.is_bytes() {
+            bucket.usual_part(now, draw.needs, draw.usual.min(self.sums.burst), self.kept)
+        } else {
+            bucket.whole_part(now, draw.needs, first, self.kept)
         };
         self.gives
     }
@@ -222,15 +225,17 @@ impl<'a> ChargedLimit<'a> {
     /// Tokens that are kept from the client for others.
     fn kept_from(&mut self, now: Instant, draw: &Draw) -> Tokens {
         let promises = &mut self.fleet.promises;
-        let kept = match draw.asks_for_more {
-            true => promises.for_others(now, draw.wants, draw.served_at),
-            false => Tokens::ZERO,
+        let reserved = if draw.asks_for_more {
+            promises.for_others(now, draw.wants, draw.served_at)
+        } else {
+            Tokens::ZERO
         };
-        match self.is_held_back(now) {
-            true => kept.max(Tokens::from_whole(
+        if self.is_held_back(now) {
+            reserved.max(Tokens::from_whole(
                 self.sums.burst_part(HELD_BACK_PARTS).whole(),
-            )),
-            false => kept,
+            ))
+        } else {
+            reserved
         }
     }
 

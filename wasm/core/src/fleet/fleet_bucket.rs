@@ -128,9 +128,10 @@ impl FleetBucket {
         if !is_urgent && left < known_left.saturating_add(most.saturating_add(withheld)) {
             return None;
         }
-        let ahead = match is_urgent {
-            true => ahead.min(left),
-            false => Tokens::ZERO,
+        let ahead = if is_urgent {
+            ahead.min(left)
+        } else {
+            Tokens::ZERO
         };
         let fills_in = rate.time_for(missing.saturating_add(ahead));
         let debt = Tokens::from_micros(self.bucket.balance(now).min(0).unsigned_abs());
@@ -199,9 +200,10 @@ impl FleetBucket {
         let left = self.left(now).saturating_sub(kept);
         let first = first.max(Tokens::ONE).as_micros();
         let rest = left.as_micros().checked_rem(first).unwrap_or(0);
-        match left >= needs {
-            true => needs,
-            false => left.saturating_sub(Tokens::from_micros(rest)),
+        if left >= needs {
+            needs
+        } else {
+            left.saturating_sub(Tokens::from_micros(rest))
         }
     }
 
@@ -215,9 +217,10 @@ impl FleetBucket {
         kept: Tokens,
     ) -> Tokens {
         let left = self.left(now).saturating_sub(kept);
-        match left < Tokens::ONE {
-            true => Tokens::ZERO,
-            false => left.max(usual).min(needs),
+        if left < Tokens::ONE {
+            Tokens::ZERO
+        } else {
+            left.max(usual).min(needs)
         }
     }
 

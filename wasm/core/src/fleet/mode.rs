@@ -46,16 +46,15 @@ impl FleetLimit {
         let capacity = self.in_requests(sums, sums.capacity);
         // A lease would not pay what the bucket owes.
         let pays = self.is_drawn && self.bucket.is_some_and(|bucket| bucket.is_in_debt(now));
-        let is_small = match sums.unit.is_concurrency() {
-            true => self.is_below(sums, capacity, PERMITS_DRAWN_BELOW_EACH),
-            false => {
-                self.note_use(now, sums);
-                let is_large = capacity >= leased_from(sums);
-                capacity < DRAWN_BELOW
-                    || self.has_unknown_cost(sums)
-                    || (!is_large && self.is_below(sums, capacity, DRAWN_BELOW_EACH))
-                    || (!(is_large && sums.is_borrowed) && self.has_slack(now, sums))
-            }
+        let is_small = if sums.unit.is_concurrency() {
+            self.is_below(sums, capacity, PERMITS_DRAWN_BELOW_EACH)
+        } else {
+            self.note_use(now, sums);
+            let is_large = capacity >= leased_from(sums);
+            capacity < DRAWN_BELOW
+                || self.has_unknown_cost(sums)
+                || (!is_large && self.is_below(sums, capacity, DRAWN_BELOW_EACH))
+                || (!(is_large && sums.is_borrowed) && self.has_slack(now, sums))
         };
         self.is_drawn = may && (is_small || pays);
     }
@@ -63,9 +62,10 @@ impl FleetLimit {
     /// Whether `capacity` is less than `each` for each client; for clients that draw half as much more, so that
     /// they do not change to and fro.
     fn is_below(&self, sums: &FleetSums, capacity: Capacity, each: Capacity) -> bool {
-        let least = match self.is_drawn {
-            true => each.saturating_add(each.divided_by(2)),
-            false => each,
+        let least = if self.is_drawn {
+            each.saturating_add(each.divided_by(2))
+        } else {
+            each
         };
         capacity.divided_by(sums.subclients) < least
     }
@@ -74,17 +74,19 @@ impl FleetLimit {
     fn note_use(&mut self, now: Instant, sums: &FleetSums) {
         let wants = self.in_requests(sums, Capacity::from_sum(sums.wants));
         let capacity = self.in_requests(sums, sums.capacity);
-        let eighths = match self.is_drawn {
-            true => LEASED_FROM_EIGHTHS,
-            false => DRAWN_BELOW_EIGHTHS,
+        let eighths = if self.is_drawn {
+            LEASED_FROM_EIGHTHS
+        } else {
+            DRAWN_BELOW_EIGHTHS
         };
         let part = capacity.divided_by(8).saturating_mul(eighths);
         let is_little = capacity < leased_from(sums)
             && wants < part
             && self.is_below(sums, wants, DRAWN_BELOW_EACH);
-        self.busy_since = match is_little {
-            true => None,
-            false => self.busy_since.or(Some(now)),
+        self.busy_since = if is_little {
+            None
+        } else {
+            self.busy_since.or(Some(now))
         };
     }
 
@@ -106,8 +108,9 @@ impl FleetLimit {
 
 /// Capacity from which clients have leases, however many they are and however little they want.
 fn leased_from(sums: &FleetSums) -> Capacity {
-    match sums.is_borrowed {
-        true => BORROWED_LEASED_FROM,
-        false => LEASED_FROM,
+    if sums.is_borrowed {
+        BORROWED_LEASED_FROM
+    } else {
+        LEASED_FROM
     }
 }

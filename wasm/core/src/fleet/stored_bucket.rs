@@ -64,9 +64,10 @@ impl StoredBucket {
 
     /// Returns the tokens that clients may still hold.
     pub(super) fn held(&self) -> Tokens {
-        match self.age < self.held_for {
-            true => self.held,
-            false => Tokens::ZERO,
+        if self.age < self.held_for {
+            self.held
+        } else {
+            Tokens::ZERO
         }
     }
 }

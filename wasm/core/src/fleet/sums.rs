@@ -41,16 +41,17 @@ impl FleetSums {
     pub(crate) fn rate(&self) -> Rate {
         let used = self.has.saturating_add(self.draws.cut_off);
         let left = self.capacity.left_of(used);
-        match left.is_unlimited() {
-            true => Rate::ZERO,
-            false => left.as_rate(),
+        if left.is_unlimited() {
+            Rate::ZERO
+        } else {
+            left.as_rate()
         }
     }
 
     /// Part of the burst that clients hold, or may gather in the buckets of their leases.
     pub(crate) fn held(&self) -> Tokens {
-        let gathered = self.burst_of_leases(self.has);
-        gathered.saturating_add(self.draws.held())
+        let leased = self.burst_of_leases(self.has);
+        leased.saturating_add(self.draws.held())
     }
 
     /// The most tokens that the bucket may have: the part of the burst that no client has.

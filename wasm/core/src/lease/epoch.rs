@@ -84,9 +84,10 @@ impl Origin {
     pub fn check_after(self, last: Self) -> Result<(), EpochError> {
         let answered = self.epoch;
         let comparable = self.shard == last.shard && last.epoch.is_possible();
-        let known = match comparable {
-            true => last.epoch,
-            false => Epoch::default(),
+        let known = if comparable {
+            last.epoch
+        } else {
+            Epoch::default()
         };
         if answered < known {
             return Err(EpochError::Lower { answered, known });

@@ -73,7 +73,7 @@ fn only_the_answer_to_the_latest_request_is_applied() {
 #[test]
 fn an_answer_that_comes_after_the_end_of_the_claimed_lease_is_dropped() {
     let origin = Origin::alone(Epoch(1));
-    let asked = |gets| {
+    let waiting = |gets| {
         let mut client = LeaseClient::new(None);
         ask(&mut client, at(0), 1);
         client
@@ -83,13 +83,13 @@ fn an_answer_that_comes_after_the_end_of_the_claimed_lease_is_dropped() {
         client
     };
     for (gets, ms, applied) in [(9, 9999, true), (9, 10_000, false), (0, 10_100, true)] {
-        let mut client = asked(gets);
+        let mut client = waiting(gets);
         let counts = client.handle_answer(at(ms), 2, origin, &answer(5, 10));
         assert_eq!(counts, Ok(applied), "a lease of {gets} at {ms}");
         assert_eq!(client.due() == Some(at(ms)), !applied, "asks at once");
     }
     // It makes no difference whether the end was noticed before.
-    let mut client = asked(9);
+    let mut client = waiting(9);
     assert_eq!(client.take_expired(at(10_050)), Some(at(10_000)));
     assert_eq!(client.due(), Some(at(10_050)));
     let late = client.handle_answer(at(10_060), 2, origin, &answer(5, 10));

@@ -48,10 +48,7 @@ impl LeaseServer {
             | Algorithm::MaxRate => limit.capacity,
         };
         let wants = Capacity::from_sum(resource.sum_wants()).min(own);
-        let least = |part: Capacity, whole: Capacity| match part < wants {
-            true => part,
-            false => whole,
-        };
+        let least = |part: Capacity, whole: Capacity| if part < wants { part } else { whole };
         let of_pool = slot.pool.as_ref().and_then(|(id, membership)| {
             let pool = self.pools.get(id)?;
             let at_most = least(pool.allotted(membership), pool.limit().capacity);

@@ -137,8 +137,8 @@ impl LeaseServer {
         let before = resource.drawn();
         let answer =
             resource.handle_refresh(now, call.client, call.request, clients_max, &mut pool);
-        let drawn = resource.drawn().saturating_sub(before);
-        self.drawn = self.drawn.saturating_add(drawn);
+        let granted = resource.drawn().saturating_sub(before);
+        self.drawn = self.drawn.saturating_add(granted);
         recount(&mut self.leases, known, slot);
         requeue(&mut self.timeouts, call.id, slot);
         let repeats = slot.resource.take_repeats();
@@ -168,9 +168,10 @@ impl LeaseServer {
         // another, from which the resource has moved here; there may be more of them.
         let terms = call.terms;
         let learned_at = self.learning_until(terms);
-        let learning_until = match claims(call.request) {
-            true => learned_at.max(now.saturating_add(time_to_learn(terms))),
-            false => learned_at,
+        let learning_until = if claims(call.request) {
+            learned_at.max(now.saturating_add(time_to_learn(terms)))
+        } else {
+            learned_at
         };
         let stored = |pool: &ResourceId| self.buckets.restore(now, pool);
         self.pools.begin(now, terms, stored);
@@ -205,8 +206,8 @@ impl LeaseServer {
 
     /// Number of leases that can be counted besides those that are.
     fn free_leases(&self) -> usize {
-        let kept = self.leases.saturating_add(self.leases_elsewhere);
-        self.bounds.max_leases.saturating_sub(kept)
+        let leases = self.leases.saturating_add(self.leases_elsewhere);
+        self.bounds.max_leases.saturating_sub(leases)
     }
 
     /// Whether a bound is reached, so that a newcomer may be refused.
@@ -216,9 +217,9 @@ impl LeaseServer {
 
     /// Whether so much of a bound is used that newcomers should not stay for long.
     fn is_filling(&self) -> bool {
-        let kept = self.leases.saturating_add(self.leases_elsewhere);
+        let leases = self.leases.saturating_add(self.leases_elsewhere);
         self.resources.len() > self.bounds.max_resources / FILLING_PART
-            || kept > self.bounds.max_leases / FILLING_PART
+            || leases > self.bounds.max_leases / FILLING_PART
     }
 
     /// The end of learning mode. A pool has learned when no lease that any of its members lent before

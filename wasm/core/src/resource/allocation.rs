@@ -199,9 +199,10 @@ impl Allocation {
 
     /// Capacity that clients share; unlimited if each has its own.
     fn shared_capacity(&self) -> Capacity {
-        match self.limit.algorithm.shares() {
-            true => self.limit.capacity,
-            false => Capacity::UNLIMITED,
+        if self.limit.algorithm.shares() {
+            self.limit.capacity
+        } else {
+            Capacity::UNLIMITED
         }
     }
 

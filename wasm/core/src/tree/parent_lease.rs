@@ -122,9 +122,10 @@ impl ParentLease {
         }
         // As long as no call has failed the parent is there, and its answer is not known yet.
         let is_wanted = self.has_answer() && !self.idle && !self.returning;
-        let nothing = match self.client.failures == 0 && now < self.awaited_until {
-            true => LendableSource::Awaited,
-            false => LendableSource::Nothing,
+        let nothing = if self.client.failures == 0 && now < self.awaited_until {
+            LendableSource::Awaited
+        } else {
+            LendableSource::Nothing
         };
         if !is_wanted && self.client.failures == 0 {
             return nothing;
@@ -228,9 +229,10 @@ impl ParentLease {
         let borrowed = lease.map_or(Capacity::ZERO, |lease| lease.capacity);
         // Capacity that was lent after all leases of the parent had ended is safe capacity, not the
         // parent's.
-        let lent = match now < self.lent_until {
-            true => request.has,
-            false => Capacity::ZERO,
+        let lent = if now < self.lent_until {
+            request.has
+        } else {
+            Capacity::ZERO
         };
         let has = borrowed.max(lent);
         let until = lease.map_or(self.lent_until, |lease| lease.expiry.max(self.lent_until));

@@ -42,9 +42,10 @@ impl ParentTokens {
     pub(super) fn apply(&mut self, answer: Option<&DrawAnswer>, grown: Tokens) {
         self.counts = answer.is_some();
         let granted = answer.map_or(self.granted, |answer| answer.granted);
-        let tokens = match self.counts {
-            true => granted.saturating_sub(self.granted),
-            false => grown,
+        let tokens = if self.counts {
+            granted.saturating_sub(self.granted)
+        } else {
+            grown
         };
         self.granted = granted;
         self.received = self.received.saturating_add(tokens);

@@ -152,9 +152,10 @@ pub(crate) fn shares_that_change_mint_nothing(seed: u64) -> Verdict {
             bucket.set(now, rate, burst);
         } else {
             let want = Tokens::from_micros(random.spread(burst + MICRO));
-            let got = match random.chance(50) {
-                true => bucket.take(now, want).map(|()| want),
-                false => bucket.take_up_to(now, Tokens::ZERO, want),
+            let got = if random.chance(50) {
+                bucket.take(now, want).map(|()| want)
+            } else {
+                bucket.take_up_to(now, Tokens::ZERO, want)
             };
             admitted += got.map_or(0, Tokens::as_micros);
         }

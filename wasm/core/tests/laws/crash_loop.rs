@@ -86,9 +86,10 @@ impl Fleet {
     fn start(&mut self, node: &str) -> Process {
         self.runs += 1;
         let last = if self.names.0 { 0 } else { self.runs };
-        let id = match self.names.1 {
-            true => format!("envoy/{last:x}{node}"),
-            false => format!("{node}/{last:x}"),
+        let id = if self.names.1 {
+            format!("envoy/{last:x}{node}")
+        } else {
+            format!("{node}/{last:x}")
         };
         Process {
             run: ClientRun {

@@ -171,9 +171,10 @@ impl Fleet {
         client.has = lease.map_or(0, |lease| lease.capacity.as_micros());
         client.until = now.saturating_add(lease.map_or(Duration::ZERO, |lease| lease.duration));
         let again = client.lie.is_none_or(|lie| lie.again);
-        client.due = match again {
-            true => now.saturating_add(answer.refresh_interval),
-            false => Instant::from_nanos(u64::MAX),
+        client.due = if again {
+            now.saturating_add(answer.refresh_interval)
+        } else {
+            Instant::from_nanos(u64::MAX)
         };
         Ok(lease)
     }

@@ -47,11 +47,10 @@ pub(crate) fn shares_the_tokens(seed: u64) -> Verdict {
                     !turns.remove(turn.member, turn.arrival),
                     "{turn:?} was there twice"
                 );
-                match random.chance(50) {
-                    true => turns.insert(turn),
-                    false => {
-                        waiting.remove(&(turn.member, turn.arrival));
-                    }
+                if random.chance(50) {
+                    turns.insert(turn)
+                } else {
+                    waiting.remove(&(turn.member, turn.arrival));
                 }
                 leads.forget(turn.member);
             }

@@ -59,12 +59,13 @@ impl Admission {
                 full_in: level.full_in,
             }
         })?;
-        Ok(match cached >= Tokens::ONE {
-            true => ScopeLevel {
+        Ok(if cached >= Tokens::ONE {
+            ScopeLevel {
                 next_in: Some(Duration::ZERO),
                 ..level
-            },
-            false => level,
+            }
+        } else {
+            level
         })
     }
 

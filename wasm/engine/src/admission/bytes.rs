@@ -36,8 +36,8 @@ impl Admission {
         let counts = request.counts_at_once(&process.rules, target);
         for unit in BYTES {
             let id = MeterId { target, unit };
-            let drawn = self.draw_bytes_of(process, request, id);
-            let result = drawn.or_else(|error| contended(process, unit, Tokens::ONE, error))?;
+            let result = self.draw_bytes_of(process, request, id);
+            let result = result.or_else(|error| contended(process, unit, Tokens::ONE, error))?;
             if let Some(meter) = self.meter(id)
                 && counts
                 && matches!(result, DrawResult::Denied(_))

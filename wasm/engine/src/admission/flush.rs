@@ -75,9 +75,10 @@ impl Admission {
         let is_recent = now.saturating_since(known.seen) < tick.saturating_mul(2);
         let is_stale = attempts == 0 && repeated == 0 && !is_recent
             || known.expiry.is_some_and(|at| at <= now);
-        let unspent = match is_stale {
-            true => known.cache.left(),
-            false => Tokens::ZERO,
+        let unspent = if is_stale {
+            known.cache.left()
+        } else {
+            Tokens::ZERO
         };
         let units = known.meters.as_ref().map(|meters| meters.unreported(me));
         let is_quiet = attempts == 0 && repeated == 0 && refused == 0;
@@ -91,8 +92,8 @@ impl Admission {
             }
         }
         known.queued = known.is_unsettled() || known.quiet_reports > 0;
-        let reported = match self.may_search(target) {
-            true => self.change_scope(process, target, now, |scope_state, policy| {
+        let reported = if self.may_search(target) {
+            self.change_scope(process, target, now, |scope_state, policy| {
                 scope_state.requests.count(now, u64::from(attempts));
                 scope_state.requests.count_again(now, u64::from(repeated));
                 scope_state.requests.count_refused(u64::from(refused));
@@ -105,8 +106,9 @@ impl Admission {
                 let limiter = scope_state.concurrency.as_ref();
                 let has_silent = limiter.is_some_and(|limiter| limiter.has_silent(now, me));
                 (has_silent, scope_state.requests.wants())
-            }),
-            false => Err(TableError::Full),
+            })
+        } else {
+            Err(TableError::Full)
         };
         let part = Part {
             attempts,

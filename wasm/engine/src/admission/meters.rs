@@ -231,9 +231,10 @@ impl Meter {
 
     fn unreported(&self) -> Bytes {
         let idle = self.attempts == 0 && self.owed == Tokens::ZERO;
-        let unspent = match idle {
-            true => self.spare(),
-            false => self.spare().saturating_sub(self.kept()),
+        let unspent = if idle {
+            self.spare()
+        } else {
+            self.spare().saturating_sub(self.kept())
         };
         Bytes {
             attempts: self.attempts,

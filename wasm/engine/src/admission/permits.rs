@@ -203,9 +203,10 @@ impl Admission {
         let waiting = queues.len_at(target.bucket()).saturating_add(1);
         let counts = request.counts_at_once(&process.rules, target);
         if let Some(permits) = self.permits(target) {
-            match counts {
-                true => permits.refuse(),
-                false => permits.await_by(waiting),
+            if counts {
+                permits.refuse()
+            } else {
+                permits.await_by(waiting)
             }
         }
     }

@@ -63,10 +63,9 @@ impl ScopeTerms {
 // === free functions ===
 
 fn keep<T: Default>(place: &mut Option<T>, wanted: bool) {
-    match wanted {
-        true => {
-            place.get_or_insert_default();
-        }
-        false => *place = None,
+    if wanted {
+        place.get_or_insert_default();
+    } else {
+        *place = None
     }
 }

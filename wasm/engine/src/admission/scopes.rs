@@ -158,9 +158,10 @@ impl Entry {
     /// Notes that attempts were counted for a scope that wants `wants` in all.
     pub(crate) fn counted(&mut self, now: Instant, wants: Capacity) {
         self.seen = now;
-        self.quiet_reports = match wants >= QUIET_FROM {
-            true => QUIET_REPORTS,
-            false => 0,
+        self.quiet_reports = if wants >= QUIET_FROM {
+            QUIET_REPORTS
+        } else {
+            0
         };
     }
 }

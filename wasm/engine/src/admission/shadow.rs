@@ -50,9 +50,10 @@ impl Shadowed {
 
     pub(crate) fn add(&mut self, rules: &Rules, refusal: Refusal) {
         let marks = refusal.told_by().is_some_and(|rule| rules.marks(rule));
-        match marks {
-            true => self.by_mark = Some(refusal),
-            false => self.by_shadow = Some(refusal),
+        if marks {
+            self.by_mark = Some(refusal)
+        } else {
+            self.by_shadow = Some(refusal)
         }
     }
 
@@ -75,13 +76,12 @@ impl Admission {
     ) -> bool {
         let rule = refusal.rule();
         let is_shadowed = rule.is_some_and(|rule| self.is_shadowed(rules, rule, request.stream));
-        match is_shadowed {
-            true => {
-                rules.count_shadowed(refusal);
-                request.shadowed_early.add(rules, refusal);
-                request.shadowed = request.shadowed_early;
-            }
-            false => rules.count_refused(refusal),
+        if is_shadowed {
+            rules.count_shadowed(refusal);
+            request.shadowed_early.add(rules, refusal);
+            request.shadowed = request.shadowed_early;
+        } else {
+            rules.count_refused(refusal)
         }
         is_shadowed
     }

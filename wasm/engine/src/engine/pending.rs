@@ -193,9 +193,10 @@ impl<H: Host> Engine<H> {
 
     /// Decides on a held request. False if it goes on waiting.
     fn release_one(&mut self, now: Instant, mut pending: PendingRequest) -> bool {
-        let stage = match now < pending.deadline {
-            true => Stage::New,
-            false => Stage::Unheld,
+        let stage = if now < pending.deadline {
+            Stage::New
+        } else {
+            Stage::Unheld
         };
         let decision = match self.decide_again(&mut pending.waiting.request, stage) {
             Ok(Decision::Hold) => {

@@ -98,9 +98,10 @@ impl<H: Host> Engine<H> {
             return period;
         }
         let asks = self.admission.has_unasked() && self.sync.first_requests_left() > 0;
-        match pending.has_backlog || asks {
-            true => TICK_AT_ONCE,
-            false => TICK_WHILE_PENDING.min(period),
+        if pending.has_backlog || asks {
+            TICK_AT_ONCE
+        } else {
+            TICK_WHILE_PENDING.min(period)
         }
     }
 

@@ -231,9 +231,9 @@ fn vacate<H: Host>(process: &Process<H>, request: &ScopeRequest) {
 
 /// Returns the first request for each scope, and the others.
 fn unique(requests: Vec<ScopeRequest>) -> (Vec<ScopeRequest>, Vec<ScopeRequest>) {
-    let mut seen = BTreeSet::new();
+    let mut scopes = BTreeSet::new();
     let requests = requests.into_iter();
-    requests.partition(|request| seen.insert(request.scope.clone()))
+    requests.partition(|request| scopes.insert(request.scope.clone()))
 }
 
 /// Lets `change` decide with the state of the scope that a request is for.

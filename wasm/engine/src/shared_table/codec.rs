@@ -167,9 +167,10 @@ impl DirtyQueue {
         if self.slots.contains(&slot) {
             return;
         }
-        match self.slots.len() < DIRTY_MAX {
-            true => self.slots.push(slot),
-            false => self.spilled = true,
+        if self.slots.len() < DIRTY_MAX {
+            self.slots.push(slot)
+        } else {
+            self.spilled = true
         }
     }
 

@@ -391,9 +391,10 @@ fn appraise(
     }
     let vacant = |releases, worth| Found::Open(Vacancy { worth, releases });
     let Some((owner, state)) = known.whole() else {
-        return match has_free {
-            true => Found::Taken,
-            false => vacant(Vec::new(), None),
+        return if has_free {
+            Found::Taken
+        } else {
+            vacant(Vec::new(), None)
         };
     };
     if owner == scope {

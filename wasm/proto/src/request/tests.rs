@@ -288,10 +288,7 @@ prop_compose! {
     fn tally()(since: u64, attempts: u64, refused: u64) -> Tally {
         // One of nothing is not sent.
         let counts = Counts { attempts, refused };
-        match counts == Counts::default() {
-            true => Tally::default(),
-            false => Tally { since, counts },
-        }
+        if counts == Counts::default() { Tally::default() } else { Tally { since, counts } }
     }
 }
 

@@ -234,8 +234,8 @@ struct Pipe(PathBuf);
 impl Pipe {
     fn new(name: &str) -> Self {
         let path = env::temp_dir().join(format!("tollgate-{}-{name}", process::id()));
-        let made = Command::new("mkfifo").arg(&path).status().unwrap();
-        assert!(made.success());
+        let status = Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(status.success());
         Self(path)
     }
 

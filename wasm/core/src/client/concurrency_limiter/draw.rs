@@ -158,22 +158,23 @@ impl ConcurrencyLimiter {
     /// all the time. Returns the number that is wanted now.
     pub(super) fn give_unused_back(&mut self) -> u32 {
         let held = self.held();
-        let keeps = match self.draws.begun >= BUSY_FROM {
-            true => self.draws.most.max(held),
-            false => held,
+        let keeps = if self.draws.begun >= BUSY_FROM {
+            self.draws.most.max(held)
+        } else {
+            held
         };
         (self.draws.begun, self.draws.most) = (0, held);
         // Those that are kept go back after the next interval without new requests.
         self.draws.ended = keeps > held;
-        let kept = Capacity::from_whole(keeps.into());
-        if kept < self.gets {
+        let least = Capacity::from_whole(keeps.into());
+        if least < self.gets {
             self.draws.none_until = None;
             self.draws.vain_answers = 0;
         }
         if !self.is_cut_off() {
-            self.gets = self.gets.min(kept);
+            self.gets = self.gets.min(least);
             if let Some(lease) = &mut self.lease.client.lease {
-                lease.capacity = lease.capacity.min(kept);
+                lease.capacity = lease.capacity.min(least);
             }
         }
         let waiting = self.shares.iter().map(|share| share.waiting);
@@ -195,17 +196,15 @@ impl ConcurrencyLimiter {
                 .min(Capacity::from_micros(draw.granted.as_micros()));
         }
         let is_short = self.draws.wanted_more && self.gets < self.lease.reported;
-        let most = match self.gets >= answer.capacity {
-            true => VAIN_MAX_OF_ALL,
-            false => VAIN_MAX,
+        let most = if self.gets >= answer.capacity {
+            VAIN_MAX_OF_ALL
+        } else {
+            VAIN_MAX
         };
         let vain = self.draws.vain_answers.min(most);
         let interval = ASK_AGAIN_AFTER.saturating_mul(1 << vain);
         self.draws.none_until = is_short.then(|| now.saturating_add(interval));
-        self.draws.vain_answers = match is_short {
-            true => vain.saturating_add(1),
-            false => 0,
-        };
+        self.draws.vain_answers = if is_short { vain.saturating_add(1) } else { 0 };
         self.end_waits();
         self.tell_soon();
     }

@@ -53,9 +53,10 @@ impl RateLimiter {
             return DrawResult::Tokens(usual);
         }
         let result = self.draw_of_fleet(now, policy, usual, credit);
-        match holds {
-            true => self.held(now, result),
-            false => result,
+        if holds {
+            self.held(now, result)
+        } else {
+            result
         }
     }
 

@@ -315,9 +315,10 @@ impl RateLimiter {
     /// call that is likely to be lost.
     pub(super) fn keeps(&self) -> Tokens {
         let soon = self.demand.wants().as_rate().tokens_in(KEPT_FOR);
-        match self.is_cut_off() {
-            true => self.draws.left,
-            false => soon.max(Tokens::ONE),
+        if self.is_cut_off() {
+            self.draws.left
+        } else {
+            soon.max(Tokens::ONE)
         }
     }
 

@@ -21,9 +21,10 @@ impl RateLimiter {
             return None;
         }
         let paid = self.bucket.time_until(now, Tokens::ZERO)?;
-        match paid.is_zero() {
-            true => self.refills_until(now),
-            false => Some(now.saturating_add(paid)),
+        if paid.is_zero() {
+            self.refills_until(now)
+        } else {
+            Some(now.saturating_add(paid))
         }
     }
 
@@ -59,9 +60,10 @@ impl RateLimiter {
         // Counts since the last report reach the coordinator before the lease is released.
         let client = &self.lease.client;
         let has_news = client.tally.has_more() && client.failures == 0;
-        match has_news && self.lease.reported > LEAST {
-            true => LEAST,
-            false => Capacity::ZERO,
+        if has_news && self.lease.reported > LEAST {
+            LEAST
+        } else {
+            Capacity::ZERO
         }
     }
 
@@ -72,9 +74,10 @@ impl RateLimiter {
             // A client that is told when the debt is paid counts on the rate that it is paid at.
             return wants.max(reported);
         }
-        match wants == Capacity::ZERO && self.refills_until(now).is_some() {
-            true => reported,
-            false => wants,
+        if wants == Capacity::ZERO && self.refills_until(now).is_some() {
+            reported
+        } else {
+            wants
         }
     }
 }

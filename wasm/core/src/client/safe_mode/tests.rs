@@ -26,9 +26,10 @@ impl Process {
     fn run(&mut self, seconds: u64, fails: bool, without_lease: u64) -> Vec<SafeModeReport> {
         let mut reports = Vec::new();
         for _ in 0..seconds {
-            match fails {
-                true => self.calls.handle_failure(self.now(), 0),
-                false => self.calls.handle_answer(0),
+            if fails {
+                self.calls.handle_failure(self.now(), 0)
+            } else {
+                self.calls.handle_answer(0)
             }
             reports.extend(self.look(without_lease));
             self.now_s += 1;

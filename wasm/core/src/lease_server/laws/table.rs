@@ -251,9 +251,10 @@ impl Table {
 
     fn pick(&mut self, mail: usize, keep: bool) -> Option<Mail> {
         let index = mail.checked_rem(self.bag.len())?;
-        let (_, mail) = match keep {
-            true => self.bag[index].clone(),
-            false => self.bag.remove(index),
+        let (_, mail) = if keep {
+            self.bag[index].clone()
+        } else {
+            self.bag.remove(index)
         };
         Some(mail)
     }

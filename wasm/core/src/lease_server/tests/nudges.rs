@@ -259,9 +259,10 @@ fn more_wants_do_not_make_an_early_request_count() {
 fn nobody_is_named_while_the_coordinator_learns_or_divides_by_usage() {
     for learns in [true, false] {
         let mut world = World::new(100);
-        match learns {
-            true => world.node = LeaseServer::new(secs(0), Epoch(1), MANY, Start::Learning),
-            false => world.limit.algorithm = Algorithm::UsageShare,
+        if learns {
+            world.node = LeaseServer::new(secs(0), Epoch(1), MANY, Start::Learning)
+        } else {
+            world.limit.algorithm = Algorithm::UsageShare
         }
         world.asks("a", 100, 100);
         for _ in 0..10 {

@@ -416,9 +416,10 @@ fn the_limit_that_binds_a_member_is_named_with_what_it_leaves() {
         let group = group.settled();
         for ((id, ..), (by_pool, at_most)) in group.members.iter().zip(want) {
             let binding = group.node.binding_limit(id).unwrap();
-            let owner = match by_pool {
-                true => LimitOwner::Pool(&group.pool.0),
-                false => LimitOwner::Resource,
+            let owner = if *by_pool {
+                LimitOwner::Pool(&group.pool.0)
+            } else {
+                LimitOwner::Resource
             };
             assert_eq!(binding.of, owner, "{own:?} {wants:?} {id:?}");
             let at_most = Capacity::from_whole(*at_most);

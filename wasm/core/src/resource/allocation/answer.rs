@@ -25,9 +25,9 @@ impl Allocation {
         entry: &ClientEntry,
         refresh_interval: Duration,
     ) -> Answer {
-        let told = entry.told(now);
-        let capacity = told.capacity;
-        let mut duration = told.expiry.saturating_since(now);
+        let lease = entry.told(now);
+        let capacity = lease.capacity;
+        let mut duration = lease.expiry.saturating_since(now);
         let waits = !self.is_to_draw(entry) && self.entitled(entry) > Capacity::ZERO;
         if capacity == Capacity::ZERO && waits {
             duration = duration.min(self.wait_for_part(now));
@@ -67,9 +67,10 @@ impl Allocation {
     /// its share, and has confirmed it, need not come back before its time.
     pub(super) fn repeat(&self, now: Instant, entry: &ClientEntry) -> Answer {
         let times = self.times(now);
-        let interval = match self.is_settled(entry) {
-            true => times.refresh,
-            false => times.min_refresh,
+        let interval = if self.is_settled(entry) {
+            times.refresh
+        } else {
+            times.min_refresh
         };
         let next = entry.granted_at.saturating_add(interval);
         let refresh_interval = next.saturating_since(now).max(Duration::from_millis(1));

@@ -102,9 +102,10 @@ impl Allocation {
     /// Takes all tokens that are to go back to the parent: no client has them, and none is left.
     pub(crate) fn take_left(&mut self, now: Instant) -> Tokens {
         self.fill(now);
-        let left = match self.is_borrowed() {
-            true => self.fleet.left(now),
-            false => Tokens::ZERO,
+        let left = if self.is_borrowed() {
+            self.fleet.left(now)
+        } else {
+            Tokens::ZERO
         };
         self.take_surplus().saturating_add(left)
     }

@@ -171,9 +171,10 @@ impl ClientEntry {
         let has = self.has();
         let usage = has.min(self.wants());
         let is_silent = self.presence.silent;
-        let gone = match is_silent {
-            true => has.saturating_sub(usage),
-            false => Capacity::ZERO,
+        let gone = if is_silent {
+            has.saturating_sub(usage)
+        } else {
+            Capacity::ZERO
         };
         EntryTotals {
             has,
@@ -183,9 +184,10 @@ impl ClientEntry {
             draws: DrawSums {
                 holds: self.draws.holds.as_micros().into(),
                 standby: self.draws.standby.as_micros().into(),
-                cut_off: match self.presence.missed {
-                    true => self.draws.standby.as_micros().into(),
-                    false => 0,
+                cut_off: if self.presence.missed {
+                    self.draws.standby.as_micros().into()
+                } else {
+                    0
                 },
             },
         }

@@ -28,9 +28,10 @@ impl ClientDraws {
     /// Draws after `request`, of a client that draws if `is_offered`. What it owes was spent before it was granted.
     fn after(self, request: &DrawRequest, is_offered: bool) -> Self {
         // Each answer tells again of tokens that it has not received.
-        let under_way = match self.account == request.account {
-            true => self.granted.saturating_sub(request.drawn),
-            false => Tokens::ZERO,
+        let under_way = if self.account == request.account {
+            self.granted.saturating_sub(request.drawn)
+        } else {
+            Tokens::ZERO
         };
         Self {
             account: request.account,
@@ -250,10 +251,7 @@ impl Allocation {
         let lacks = !learns && !suffices(leased, entitled);
         DrawAnswer {
             granted: Tokens::from_micros(leased.min(entitled).as_micros()),
-            left: match learns {
-                true => Tokens::ONE,
-                false => Tokens::ZERO,
-            },
+            left: if learns { Tokens::ONE } else { Tokens::ZERO },
             next: lacks.then(|| self.times(now).min_refresh),
             standby: Capacity::ZERO,
         }
@@ -279,13 +277,13 @@ impl Allocation {
         // But for what was paid with an answer that it has not received.
         let paid = entry.draws.granted.saturating_sub(request.drawn);
         let paid = limits.pay(now, request.owed.saturating_sub(paid), request.debt_max);
-        let drawn = limits.grant(now, &draw);
+        let grant = limits.grant(now, &draw);
         let ahead = limits.take_whole(now, ahead);
         entry.draws.granted = entry.draws.granted.saturating_add(paid);
-        let granted = paid.saturating_add(drawn.tokens).saturating_add(ahead);
+        let granted = paid.saturating_add(grant.tokens).saturating_add(ahead);
         self.drawn = self.drawn.saturating_add(granted);
-        let is_short = drawn.tokens < draw.needs;
-        if drawn.tokens > Tokens::ZERO {
+        let is_short = grant.tokens < draw.needs;
+        if grant.tokens > Tokens::ZERO {
             entry.served_at = now;
         }
         if draw.needs > Tokens::ZERO {
@@ -295,7 +293,7 @@ impl Allocation {
             // Others still have leases of a limit that is drawn now.
             self.note_lack(now, draw.wants, pool);
         }
-        let tokens = drawn.tokens.saturating_add(ahead);
+        let tokens = grant.tokens.saturating_add(ahead);
         self.note_tokens(entry, tokens);
         let (_, burst) = self.drawable().unwrap_or_default();
         if let Some((bands, band)) = self.bands.as_mut().zip(band) {
@@ -304,7 +302,7 @@ impl Allocation {
         pool.note_granted(now, tokens);
         self.fill(now);
         self.report(now, pool);
-        drawn.next
+        grant.next
     }
 
     /// The band of the client of `entry` with its part of the limit, if there are several.
@@ -324,9 +322,10 @@ impl Allocation {
         // Others will soon draw instead of using leases, and will have spent the tokens that they hold; or clients
         // that are cut off come back.
         let times = self.times(now);
-        let (after, latest) = match self.limits().all(|sums| sums.draws.cut_off == 0) {
-            true => (times.min_refresh, Duration::MAX),
-            false => (times.refresh, times.refresh),
+        let (after, latest) = if self.limits().all(|sums| sums.draws.cut_off == 0) {
+            (times.min_refresh, Duration::MAX)
+        } else {
+            (times.refresh, times.refresh)
         };
         let usual = request.first.saturating_sub(entry.draws.holds);
         Draw {
@@ -350,17 +349,19 @@ impl Allocation {
     /// Time until which the fleet's bucket is to be remembered without clients: until it is full, if any of
     /// them has drawn of it.
     pub(in crate::resource) fn full_at(&self) -> Option<Instant> {
-        match self.is_borrowed() {
-            true => self.fleet.bucket.and(self.deserted_until),
-            false => self.fleet.full_at(self.limit.capacity),
+        if self.is_borrowed() {
+            self.fleet.bucket.and(self.deserted_until)
+        } else {
+            self.fleet.full_at(self.limit.capacity)
         }
     }
 
     /// Forgets the bucket if a new one would hold no more. There are no clients.
     pub(in crate::resource) fn forget_bucket_if_full(&mut self, now: Instant) {
-        match self.is_borrowed() {
-            true => self.give_bucket_back(now),
-            false => self.fleet.forget_if_full(now, self.limit.capacity),
+        if self.is_borrowed() {
+            self.give_bucket_back(now)
+        } else {
+            self.fleet.forget_if_full(now, self.limit.capacity)
         }
     }
 
@@ -383,9 +384,10 @@ impl Allocation {
     pub(super) fn returnable(&self, entry: &ClientEntry) -> Tokens {
         let held = self.held_by(entry);
         let burst = self.whole_burst().unwrap_or(Tokens::ZERO);
-        match self.unit.is_bytes() {
-            true => held.saturating_add(entry.draws.granted.min(burst)),
-            false => held,
+        if self.unit.is_bytes() {
+            held.saturating_add(entry.draws.granted.min(burst))
+        } else {
+            held
         }
     }
 

@@ -101,23 +101,25 @@ impl Allocation {
         let expiry = now.saturating_add(self.lease_length(now, entry, times));
         let Reach { entitled, gets, .. } = self.reach(entry, used.capacity);
         let most = CountedLease::new(entitled, expiry);
-        let kept = self.lent_so_far(now, entry.granted, used, request, most);
-        if kept.capacity > gets && kept.expiry > now.saturating_add(times.refresh) {
+        let lent = self.lent_so_far(now, entry.granted, used, request, most);
+        if lent.capacity > gets && lent.expiry > now.saturating_add(times.refresh) {
             // The capacity was lowered, and others have not given back yet. No client need fall below
             // its share for that: it keeps its part of it, but only until that expires anyway.
-            return Grant::of(kept, NO_FINGERPRINT, times.min_refresh);
+            return Grant::of(lent, NO_FINGERPRINT, times.min_refresh);
         }
         let lacks = !suffices(gets, entitled);
         let settled = !lacks && suffices(gets, used.capacity);
         let counted = CountedLease::new(gets, expiry);
-        let refresh_interval = match settled {
-            true => times.refresh,
-            false => times.min_refresh,
+        let refresh_interval = if settled {
+            times.refresh
+        } else {
+            times.min_refresh
         };
         Grant {
-            lacks: match lacks {
-                true => entitled.saturating_sub(gets),
-                false => Capacity::ZERO,
+            lacks: if lacks {
+                entitled.saturating_sub(gets)
+            } else {
+                Capacity::ZERO
             },
             ..Grant::of(counted, self.fingerprint(), refresh_interval)
         }
@@ -127,9 +129,10 @@ impl Allocation {
     /// silent, for it may be the next of them, and while the lease table fills.
     fn lease_length(&self, now: Instant, entry: &ClientEntry, times: &LeaseTimes) -> Duration {
         let is_short = self.silent > 0 || self.is_filling;
-        match is_short && entry.presence.is_young(now) {
-            true => times.lease.min(self.times_alone().first_lease()),
-            false => times.lease,
+        if is_short && entry.presence.is_young(now) {
+            times.lease.min(self.times_alone().first_lease())
+        } else {
+            times.lease
         }
     }
 
@@ -216,9 +219,10 @@ impl Allocation {
         settled: bool,
     ) -> Duration {
         let left = self.learning_until.saturating_since(now);
-        match settled {
-            true => times.refresh.min(left).max(times.min_refresh),
-            false => times.min_refresh,
+        if settled {
+            times.refresh.min(left).max(times.min_refresh)
+        } else {
+            times.min_refresh
         }
     }
 
@@ -248,9 +252,10 @@ impl Allocation {
         } else {
             longest
         };
-        let safe = match self.lends_safe() {
-            true => capacity.min(self.entitled(entry)),
-            false => Capacity::ZERO,
+        let safe = if self.lends_safe() {
+            capacity.min(self.entitled(entry))
+        } else {
+            Capacity::ZERO
         };
         let safe = CountedLease::new(safe, expiry);
         let counted = CountedLease::new(capacity, expiry);
@@ -280,10 +285,11 @@ impl Allocation {
             self.shares
                 .share(handles, self.allotted(), *algorithm, guaranteed)
         };
-        match self.lends_safe() {
+        if self.lends_safe() {
             // It is there for each client, not for those of a high priority before the others.
-            true => share(&self.guaranteed_safe()),
-            false => share(guaranteed),
+            share(&self.guaranteed_safe())
+        } else {
+            share(guaranteed)
         }
     }
 
@@ -301,9 +307,10 @@ impl Allocation {
 
     /// This client's part of the unwanted capacity.
     fn headroom(&self, entry: &ClientEntry) -> Capacity {
-        match self.limit.algorithm.shares() {
-            true => self.shares.spare(&entry.handles, self.spare()),
-            false => Capacity::ZERO,
+        if self.limit.algorithm.shares() {
+            self.shares.spare(&entry.handles, self.spare())
+        } else {
+            Capacity::ZERO
         }
     }
 
@@ -311,9 +318,10 @@ impl Allocation {
     pub(super) fn spare(&self) -> Capacity {
         let left = self.divided().left_of(self.shares.sum_wants());
         // Without a limit of its own all the pool's spare is spread.
-        let spare = match left.is_unlimited() {
-            true => left,
-            false => self.limit.headroom.of(left),
+        let spare = if left.is_unlimited() {
+            left
+        } else {
+            self.limit.headroom.of(left)
         };
         self.pool.map_or(spare, |pool| spare.min(pool.spare))
     }

@@ -48,9 +48,10 @@ impl Allocation {
         let claimed = self.claimed(now, entry, used, request);
         let room = self.free(entry.has()).keep;
         let crowded = claimed.capacity > room;
-        let fair = match crowded || self.is_crowded(now) {
-            true => self.entitled_by_wants(entry),
-            false => Capacity::UNLIMITED,
+        let fair = if crowded || self.is_crowded(now) {
+            self.entitled_by_wants(entry)
+        } else {
+            Capacity::UNLIMITED
         };
         let gets = claimed.capacity.min(fair).min(room);
         let collecting = self.collecting(now);
@@ -68,18 +69,18 @@ impl Allocation {
             }
         }
         let counted = CountedLease::new(gets, expiry);
-        let kept = match collecting {
+        let claim = match collecting {
             Some(_) => claimed.capacity,
             None => claimed.capacity.min(fair),
         };
-        let kept = CountedLease::new(kept, claimed.expiry);
-        let lasts = kept.expiry > now.saturating_add(times.min_refresh);
-        let keeps = kept.capacity > gets || kept.expiry > expiry;
+        let claim = CountedLease::new(claim, claimed.expiry);
+        let lasts = claim.expiry > now.saturating_add(times.min_refresh);
+        let keeps = claim.capacity > gets || claim.expiry > expiry;
         let settled = suffices(gets, claimed.capacity) && suffices(gets, used.capacity);
         let fingerprint = request.fingerprint.max(NO_FINGERPRINT);
         let refresh_interval = self.learning_interval(now, &times, settled);
         Grant {
-            told: (exact && keeps && lasts && kept.capacity > Capacity::ZERO).then_some(kept),
+            told: (exact && keeps && lasts && claim.capacity > Capacity::ZERO).then_some(claim),
             crowded_until: crowded.then(|| now.saturating_add(slack(&times))),
             ..Grant::of(counted, fingerprint, refresh_interval)
         }
@@ -94,9 +95,10 @@ impl Allocation {
         used: CountedLease,
         request: &LeaseRequest,
     ) -> CountedLease {
-        let most = match self.limit.algorithm.shares() || self.pool.is_some() {
-            true => self.capacity(),
-            false => Capacity::UNLIMITED,
+        let most = if self.limit.algorithm.shares() || self.pool.is_some() {
+            self.capacity()
+        } else {
+            Capacity::UNLIMITED
         };
         // Only what is one lease can have been counted too low: as much as did not fit.
         let has = match request.claim {

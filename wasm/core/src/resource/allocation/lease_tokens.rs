@@ -24,18 +24,20 @@ impl Allocation {
             Capacity::ZERO => entry.draws.holds,
             leased => self.burst(leased).saturating_add(entry.draws.holds),
         };
-        let grows_by = match gets > leased {
-            true => part.saturating_sub(has),
-            false => Tokens::ZERO,
+        let grows_by = if gets > leased {
+            part.saturating_sub(has)
+        } else {
+            Tokens::ZERO
         };
         // An answer that it has not received tells of tokens again.
         let lacks = lacks.saturating_sub(entry.draws.holds).min(part);
         if self.begins_with_tokens(now, entry) {
             let lends_on = entry.lends_on();
             let mut limits = self.charged(now, pool);
-            let tokens = match lends_on {
-                true => limits.take_part(now, grows_by.max(lacks)),
-                false => take_for_lease(&mut limits, now, grows_by, has),
+            let tokens = if lends_on {
+                limits.take_part(now, grows_by.max(lacks))
+            } else {
+                take_for_lease(&mut limits, now, grows_by, has)
             };
             self.note_tokens(entry, tokens);
         }
@@ -54,9 +56,10 @@ impl Allocation {
         entry: &ClientEntry,
         pool: &mut PoolLink<'_>,
     ) -> Option<DrawAnswer> {
-        let counts = match entry.lends_on() {
-            true => self.counts_tokens(entry),
-            false => self.begins_with_tokens(now, entry),
+        let counts = if entry.lends_on() {
+            self.counts_tokens(entry)
+        } else {
+            self.begins_with_tokens(now, entry)
         };
         counts.then(|| DrawAnswer {
             granted: entry.draws.granted,
@@ -102,8 +105,9 @@ fn take_for_lease(
     // Also a part of a token, which is one soon: a debt that is paid with the lease is not paid late.
     let tokens = limits.take_part(now, lacks);
     let has_none = tokens < Tokens::ONE && has == Tokens::ZERO;
-    match has_none && lacks >= Tokens::ONE {
-        true => tokens.saturating_add(limits.advance(now)),
-        false => tokens,
+    if has_none && lacks >= Tokens::ONE {
+        tokens.saturating_add(limits.advance(now))
+    } else {
+        tokens
     }
 }

@@ -135,9 +135,10 @@ impl Allocation {
         entry: &mut ClientEntry,
     ) {
         let before = entry.totals();
-        let most = match entry.presence.is_young(since) {
-            true => Capacity::ZERO,
-            false => entry.has(),
+        let most = if entry.presence.is_young(since) {
+            Capacity::ZERO
+        } else {
+            entry.has()
         };
         let demand = capped(entry, most);
         self.shares

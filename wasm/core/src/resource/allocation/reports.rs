@@ -37,9 +37,10 @@ impl Allocation {
         if !offered || !self.lacks_room(now, entry, (reported, reports_in), pool) {
             return interval;
         }
-        match entry.draws.holds > reported {
-            true => soon.min(REPORT_AFTER),
-            false => soon,
+        if entry.draws.holds > reported {
+            soon.min(REPORT_AFTER)
+        } else {
+            soon
         }
     }
 

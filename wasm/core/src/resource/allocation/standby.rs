@@ -14,9 +14,10 @@ impl Allocation {
     /// A young client is promised nothing, or one that crashes again and again would take the shares of many.
     pub(super) fn set_standby(&mut self, now: Instant, entry: &mut ClientEntry) {
         let wants = entry.draws.is_offered && entry.wants() > Capacity::ZERO;
-        let standby = match wants && !entry.presence.is_young(now) {
-            true => self.standby(entry),
-            false => Capacity::ZERO,
+        let standby = if wants && !entry.presence.is_young(now) {
+            self.standby(entry)
+        } else {
+            Capacity::ZERO
         };
         let before = entry.totals();
         entry.draws.standby = standby;

@@ -80,12 +80,12 @@ fn a_request_passes_when_a_debt_is_paid_as_it_was_told() {
         for _ in 0..3 {
             pair.step();
         }
-        let told = pair.draw();
+        let answer = pair.draw();
         let DrawResult::Denied {
             retry_at: Some(retry_at),
-        } = told
+        } = answer
         else {
-            panic!("{cost}: {told:?}");
+            panic!("{cost}: {answer:?}");
         };
         while pair.now < retry_at {
             pair.step();

@@ -92,12 +92,12 @@ fn safe_capacities() {
         fleet.limit.capacity = Capacity::from_whole(300);
         fleet.limit.safe = safe;
         fleet.limit.algorithm = algorithm;
-        let told = ["a", "b", "c"].map(|client| {
+        let answers = ["a", "b", "c"].map(|client| {
             let safe = fleet.refresh(client, 0, 10).safe;
             assert_eq!(fleet.resource.safe(), safe, "{safe:?} {algorithm:?}");
             safe.map(|safe| safe.as_micros() / 1_000_000)
         });
-        assert_eq!(told, want, "{safe:?} {algorithm:?}");
+        assert_eq!(answers, want, "{safe:?} {algorithm:?}");
     }
 }
 

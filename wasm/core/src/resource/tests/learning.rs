@@ -118,14 +118,14 @@ fn who_claims_everything_first_does_not_take_the_leases_of_others() {
         let mut restart = Restart::new();
         let mut honest = honest();
         let huge = 1_000_000_000_000;
-        let mut said = huge;
+        let mut claimed = huge;
         for ms in (BEGIN..BEGIN + 10_000).step_by(500) {
             if again || ms == BEGIN {
-                let lie = restart.ask(ms, "liar", said, left, huge);
+                let lie = restart.ask(ms, "liar", claimed, left, huge);
                 let most = if ms < COLLECTED { CAPACITY } else { 700 };
                 assert!(lie.capacity <= Capacity::from_whole(most), "{row} at {ms}");
                 if obeys && ms >= COLLECTED {
-                    said = lie.capacity.as_micros() / 1_000_000;
+                    claimed = lie.capacity.as_micros() / 1_000_000;
                 }
             }
             for client in &mut honest {

@@ -153,10 +153,7 @@ proptest! {
                     let answer = fleet.ask(CLIENTS[client], fleet.sequence, has[client], wants);
                     let got = answer.unwrap().lease.map_or(0, |lease| lease.capacity.as_micros());
                     has[client] = got / 1_000_000;
-                    since[client] = match got < wants * 1_000_000 {
-                        true => since[client].or(Some(clock_ms)),
-                        false => None,
-                    };
+                    since[client] = if got < wants * 1_000_000 { since[client].or(Some(clock_ms)) } else { None };
                 }
             }
             let want = CLIENTS.into_iter().zip(since);

@@ -147,18 +147,18 @@ fn busy_members_become_equal_in_many_rounds() {
 fn members_with_room_to_spare_oscillate() {
     let wants = [57, 42].map(Capacity::from_whole);
     let mut members = vec![MaxRateMember::default(); 2];
-    let mut seen = Vec::new();
+    let mut rounds = Vec::new();
     for _ in 0..6 {
         MaxRateRule::HERMES.balance(Capacity::from_whole(100), &mut members);
-        seen.push(hundredths(&members));
+        rounds.push(hundredths(&members));
         for (member, wants) in members.iter_mut().zip(wants) {
             *member = MaxRateMember::wanting(wants, member.max());
         }
     }
     let (equal, moved) = (vec![5000, 5000], vec![5435, 4565]);
-    for (round, seen) in seen.iter().enumerate() {
+    for (round, found) in rounds.iter().enumerate() {
         let want = if round % 2 == 0 { &equal } else { &moved };
-        assert_eq!(seen, want, "round {round}");
+        assert_eq!(found, want, "round {round}");
     }
 }
 

@@ -37,9 +37,10 @@ fn requests_that_wait_go_on_with_the_answer_wherever_the_clock_is() {
             worker.tick(Duration::ZERO);
             let (token, call) = process.take_call().expect("it is asked for at once");
             process.now.set(now);
-            match answered {
-                true => worker.handle_answer(token, call.lend(100.0)),
-                false => worker.fail_call(token),
+            if answered {
+                worker.handle_answer(token, call.lend(100.0))
+            } else {
+                worker.fail_call(token)
             }
             assert_eq!(worker.resumed, [101], "at {now}, answered: {answered}");
         }

@@ -126,9 +126,10 @@ fn a_scope_without_a_master_keeps_its_lease_and_is_asked_for_again_soon() {
         for _ in 0..3 {
             worker.admitted("acme", 20);
             let (token, call) = call_within(&mut worker, Duration::from_secs(2));
-            match whole_call {
-                true => worker.fail_call(token),
-                false => worker.handle_answer(token, call.refuse(14)),
+            if whole_call {
+                worker.fail_call(token)
+            } else {
+                worker.handle_answer(token, call.refuse(14))
             }
             assert_eq!(
                 worker.of("acme"),

@@ -83,9 +83,10 @@ fn a_scope_that_nobody_wants_is_released() {
     for _ in 0..1000 {
         worker.tick(TICK);
         while let Some((token, call)) = worker.process.take_call() {
-            match call.is_refresh() {
-                true => worker.handle_answer(token, call.lend(100.0)),
-                false => released = Some(call.release().clone()),
+            if call.is_refresh() {
+                worker.handle_answer(token, call.lend(100.0))
+            } else {
+                released = Some(call.release().clone())
             }
         }
     }

@@ -128,13 +128,12 @@ fn no_request_overtakes_pending_ones() {
     for answered in [false, true] {
         let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
         let mut held = worker.waiting("acme", 40);
-        match answered {
-            true => {
-                worker.tick(MS);
-                worker.process.advance(MS);
-                worker.answer(1000.0);
-            }
-            false => worker.process.advance(50 * MS),
+        if answered {
+            worker.tick(MS);
+            worker.process.advance(MS);
+            worker.answer(1000.0);
+        } else {
+            worker.process.advance(50 * MS)
         }
         held.extend(worker.waiting("acme", 1));
         let gone = worker.run(1000);

@@ -117,11 +117,10 @@ fn what_is_given_back_and_who_returns_goes_to_any_coordinator() {
     for _ in 0..1000 {
         worker.tick(TICK);
         while let Some((token, call)) = worker.process.take_call() {
-            match call.is_refresh() {
-                true => worker.answer_from_shards(&[(token, call)]),
-                false => {
-                    *released.entry(call.to.clone()).or_insert(0) += call.release().resources.len()
-                }
+            if call.is_refresh() {
+                worker.answer_from_shards(&[(token, call)])
+            } else {
+                *released.entry(call.to.clone()).or_insert(0) += call.release().resources.len()
             }
         }
     }
@@ -140,23 +139,20 @@ fn after_a_call_that_failed_any_coordinator_is_asked() {
         worker.lease_from_shards(&["a-0"]);
         worker.of("a-0");
         let process = Rc::clone(&worker.process);
-        match at_once {
+        if at_once {
             // As for a cluster that Envoy does not know.
-            true => {
-                process.calls_fail.set(true);
-                for _ in 0..100 {
-                    worker.tick(TICK);
-                    if worker.stats().refresh_errors.get() > 0 {
-                        break;
-                    }
+            process.calls_fail.set(true);
+            for _ in 0..100 {
+                worker.tick(TICK);
+                if worker.stats().refresh_errors.get() > 0 {
+                    break;
                 }
-                process.calls_fail.set(false);
             }
-            false => {
-                let calls = worker.calls();
-                assert_eq!(calls[0].1.to, "s-0");
-                worker.fail_call(calls[0].0);
-            }
+            process.calls_fail.set(false);
+        } else {
+            let calls = worker.calls();
+            assert_eq!(calls[0].1.to, "s-0");
+            worker.fail_call(calls[0].0);
         }
         let calls = worker.calls();
         assert_eq!(calls[0].1.to, "c", "{at_once}");

@@ -9,14 +9,16 @@ fn who_waits_for_a_token_that_comes_about_the_deadline_is_refused_at_once_or_goe
     for (max_wait, waits) in [(99, false), (100, false), (101, false), (102, true)] {
         for late_us in [0, 200, 700, 2500, 30_000] {
             for is_client in [false, true] {
-                let rule = match is_client {
-                    true => waits_for(Duration::from_secs(1)),
-                    false => waits_for(Duration::from_millis(max_wait)),
+                let rule = if is_client {
+                    waits_for(Duration::from_secs(1))
+                } else {
+                    waits_for(Duration::from_millis(max_wait))
                 };
                 let mut worker = spent(&FakeProcess::new(), &rule, 10.0);
-                let decision = match is_client {
-                    true => worker.request_within(&["acme"], max_wait),
-                    false => worker.of("acme"),
+                let decision = if is_client {
+                    worker.request_within(&["acme"], max_wait)
+                } else {
+                    worker.of("acme")
                 };
                 assert_eq!(decision == Decision::Hold, waits, "{max_wait}");
                 worker.tick(Duration::from_micros(99_500));
