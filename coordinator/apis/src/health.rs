@@ -94,9 +94,10 @@ impl Health {
             return;
         }
         self.reported.insert(name.to_owned(), serves);
-        let status = match serves {
-            true => ServingStatus::Serving,
-            false => ServingStatus::NotServing,
+        let status = if serves {
+            ServingStatus::Serving
+        } else {
+            ServingStatus::NotServing
         };
         self.reporter.set_service_status(name, status).await;
     }

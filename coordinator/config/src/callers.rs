@@ -106,8 +106,9 @@ fn name(text: &str) -> Result<String, Rule> {
         let rule = format!("{text:?} is an IP address, which is no name of a coordinator");
         return Err(rule.into());
     }
-    Ok(match text.contains(':') {
-        true => text.to_owned(),
-        false => text.to_ascii_lowercase(),
+    Ok(if text.contains(':') {
+        text.to_owned()
+    } else {
+        text.to_ascii_lowercase()
     })
 }

@@ -126,21 +126,20 @@ pub(super) fn parent(
 /// A coordinator's name, as its parent knows it.
 pub(super) fn name(text: &str) -> Result<String, Rule> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte);
-    match (1..=NAME_LEN_MAX).contains(&text.len()) && text.bytes().all(good) {
-        true => Ok(text.to_owned()),
-        false => {
-            let rule =
-                format!("{text:?} is not 1 to {NAME_LEN_MAX} letters, digits or any of `.-_:`");
-            Err(rule.into())
-        }
+    if (1..=NAME_LEN_MAX).contains(&text.len()) && text.bytes().all(good) {
+        Ok(text.to_owned())
+    } else {
+        let rule = format!("{text:?} is not 1 to {NAME_LEN_MAX} letters, digits or any of `.-_:`");
+        Err(rule.into())
     }
 }
 
 fn timeout(text: &str) -> Result<Duration, Rule> {
     let time = duration(text)?;
-    match TIMEOUTS.contains(&time) {
-        true => Ok(time),
-        false => Err(format!("{text:?} is not a time from 50ms to 30s").into()),
+    if TIMEOUTS.contains(&time) {
+        Ok(time)
+    } else {
+        Err(format!("{text:?} is not a time from 50ms to 30s").into())
     }
 }
 

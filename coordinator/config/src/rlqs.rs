@@ -109,8 +109,9 @@ fn domain(check: &mut Check, path: &str, raw: &LocatedValue<RawRlqsDomain>) -> O
 
 fn abandon_after(text: &str) -> Result<Duration, Rule> {
     let after = duration(text)?;
-    match after < ABANDON_AFTER_MIN {
-        true => Err(format!("{after:?} is shorter than {ABANDON_AFTER_MIN:?}").into()),
-        false => Ok(after),
+    if after < ABANDON_AFTER_MIN {
+        Err(format!("{after:?} is shorter than {ABANDON_AFTER_MIN:?}").into())
+    } else {
+        Ok(after)
     }
 }

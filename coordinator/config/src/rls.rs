@@ -275,13 +275,13 @@ fn replaced(
     raw: Option<&LocatedValue<Vec<LocatedScalar>>>,
 ) -> Vec<String> {
     let Some(raw) = raw else { return Vec::new() };
-    match check.is_within(LIST_MAX, raw.value.len(), raw.at, field) {
-        true => raw
-            .value
+    if check.is_within(LIST_MAX, raw.value.len(), raw.at, field) {
+        raw.value
             .iter()
             .map(|name| name.as_str().to_owned())
-            .collect(),
-        false => Vec::new(),
+            .collect()
+    } else {
+        Vec::new()
     }
 }
 
@@ -294,9 +294,10 @@ fn values(
         return BTreeMap::new();
     };
     let pair = |(key, value): (&String, &LocatedScalar)| (key.clone(), value.as_str().to_owned());
-    match check.is_within(LIST_MAX, raw.value.len(), raw.at, field) {
-        true => raw.value.iter().map(pair).collect(),
-        false => BTreeMap::new(),
+    if check.is_within(LIST_MAX, raw.value.len(), raw.at, field) {
+        raw.value.iter().map(pair).collect()
+    } else {
+        BTreeMap::new()
     }
 }
 

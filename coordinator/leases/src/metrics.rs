@@ -123,9 +123,10 @@ impl LeaseMetrics {
 
     /// Counts buckets that were stored, or could not be.
     pub fn count_bucket_writes(&self, buckets: usize, is_stored: bool) {
-        let counter = match is_stored {
-            true => &self.bucket_writes,
-            false => &self.bucket_write_errors,
+        let counter = if is_stored {
+            &self.bucket_writes
+        } else {
+            &self.bucket_write_errors
         };
         counter.inc_by(buckets as u64);
     }

@@ -100,10 +100,11 @@ fn lease(demand: &Demand, answer: &Answer, arrival: Duration) -> wire::Lease {
         // Learning mode: the leases of other clients are not known yet.
         return nothing(arrival, answer.refresh_interval);
     };
-    let capacity = match terms.capacity.is_unlimited() {
+    let capacity = if terms.capacity.is_unlimited() {
         // Doorman has no word for it either.
-        true => demand.wants(),
-        false => terms.capacity,
+        demand.wants()
+    } else {
+        terms.capacity
     };
     wire::Lease {
         // Rounded down, and counted from the arrival: never longer than in the lease table.

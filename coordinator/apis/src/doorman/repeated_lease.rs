@@ -61,10 +61,11 @@ impl DeriveRequest for DoormanAsk {
             return self.with(next, granted.capacity);
         }
         let prior = known.prior;
-        let sequence = match prior.is_some_and(|prior| !prior.remaining.is_zero()) {
+        let sequence = if prior.is_some_and(|prior| !prior.remaining.is_zero()) {
             // Answered as a request that came twice.
-            true => known.sequence,
-            false => next,
+            known.sequence
+        } else {
+            next
         };
         let prior = prior.map_or(Capacity::ZERO, |prior| prior.capacity);
         self.with(sequence, granted.capacity.max(prior))

@@ -59,10 +59,11 @@ impl Bucket {
     pub(super) fn new(now: Instant, usage: Usage, scope: Arc<str>, charge: BucketCharge) -> Self {
         let elapsed = usage.elapsed.min(ELAPSED_MAX);
         let is_resumed = !elapsed.is_zero();
-        let requests = match is_resumed {
-            true => usage.requests,
+        let requests = if is_resumed {
+            usage.requests
+        } else {
             // Of no time there is no rate. What is known is that there is a request.
-            false => usage.requests.min(1),
+            usage.requests.min(1)
         };
         let began_at = demand_time(now).saturating_sub(elapsed);
         let mut demand = DemandEstimator::new(began_at);

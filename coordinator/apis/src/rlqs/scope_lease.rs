@@ -128,12 +128,13 @@ impl ScopeLease {
         (self.told, self.asked_at, self.hold) = (wants, now, Hold::None);
         let demand = Demand::of(wants);
         let request = self.client.request(now, sequence, CALL_TIMEOUT, demand);
-        match self.is_assigned {
-            true => request,
-            false => LeaseRequest {
+        if self.is_assigned {
+            request
+        } else {
+            LeaseRequest {
                 claim: Claim::AtLeast,
                 ..request
-            },
+            }
         }
     }
 
@@ -202,12 +203,11 @@ impl ScopeLease {
         let lease = self.client.valid_lease(now)?;
         let share = *self.parts.get(&bucket)?;
         let whole = u128::from(lease.capacity.as_micros());
-        let burst = match lease.capacity.is_unlimited() {
-            true => lease.burst,
-            false => {
-                let burst = mul_div(lease.burst.as_micros(), share.as_micros(), whole.max(1));
-                Tokens::from_micros(burst)
-            }
+        let burst = if lease.capacity.is_unlimited() {
+            lease.burst
+        } else {
+            let burst = mul_div(lease.burst.as_micros(), share.as_micros(), whole.max(1));
+            Tokens::from_micros(burst)
         };
         Some(BucketPart {
             share,

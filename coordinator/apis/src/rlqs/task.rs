@@ -227,9 +227,10 @@ impl OpenStream {
     /// When something is to be done without an event; later if that has to wait for a place anyhow.
     fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let waits = self.calls.len() >= CALLS_MAX || self.state.has_actions(now);
-        let earliest = match waits {
-            true => now.saturating_add(PLACE_WAIT),
-            false => now,
+        let earliest = if waits {
+            now.saturating_add(PLACE_WAIT)
+        } else {
+            now
         };
         self.state.poll_timeout().map(|at| at.max(earliest))
     }
@@ -286,12 +287,11 @@ impl OpenStream {
                 let _ = router.release(release, context).await;
             }
             let scopes = batch.scopes;
-            let answers = match scopes.is_empty() {
-                true => Vec::new(),
-                false => {
-                    let refreshed = router.refresh(Refresh { client, scopes }, context).await;
-                    refreshed.unwrap_or_default()
-                }
+            let answers = if scopes.is_empty() {
+                Vec::new()
+            } else {
+                let refreshed = router.refresh(Refresh { client, scopes }, context).await;
+                refreshed.unwrap_or_default()
             };
             AnsweredCall { requests, answers }
         });

@@ -38,9 +38,10 @@ pub(super) fn response(
         .clone()
         .map(|(ask, verdict)| Effect::new(ask.as_ref(), *verdict))
         .collect();
-    let code = match is_refused(ask, &effects) {
-        true => Code::OverLimit,
-        false => Code::Ok,
+    let code = if is_refused(ask, &effects) {
+        Code::OverLimit
+    } else {
+        Code::Ok
     };
     let statuses = judged.zip(&effects);
     let mut response = RateLimitResponse {

@@ -53,8 +53,9 @@ fn limited<'a>(
 }
 
 fn left(verdict: Verdict) -> u64 {
-    match verdict.is_over {
-        true => 0,
-        false => verdict.remaining,
+    if verdict.is_over {
+        0
+    } else {
+        verdict.remaining
     }
 }

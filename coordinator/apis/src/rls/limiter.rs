@@ -305,9 +305,10 @@ fn verdict(level: &ScopeLevel) -> Verdict {
         limit: Some(limit),
         // No more than the limit that it stands beside, also of a larger burst.
         remaining: level.left.whole().min(limit.requests().into()),
-        reset: match is_over {
-            true => level.next_in,
-            false => level.full_in,
+        reset: if is_over {
+            level.next_in
+        } else {
+            level.full_in
         },
     }
 }

@@ -65,10 +65,13 @@ impl Effect {
     /// Returns the effect of the decision on a descriptor.
     pub(super) fn new(ask: Option<&DescriptorAsk<'_>>, verdict: Option<Verdict>) -> Self {
         match (ask, verdict) {
-            (Some(ask), Some(verdict)) if verdict.is_over => match ask.rule.shadow {
-                true => Self::Shadowed,
-                false => Self::Over,
-            },
+            (Some(ask), Some(verdict)) if verdict.is_over => {
+                if ask.rule.shadow {
+                    Self::Shadowed
+                } else {
+                    Self::Over
+                }
+            }
             (Some(_), Some(_)) => Self::Passes,
             _ => Self::Unmatched,
         }

@@ -143,9 +143,10 @@ impl Catalog {
             });
         }
         let found = self.revision(key);
-        match expect.allows(found) {
-            true => Ok(found),
-            false => Err(WriteRefusal::Mismatch { found }),
+        if expect.allows(found) {
+            Ok(found)
+        } else {
+            Err(WriteRefusal::Mismatch { found })
         }
     }
 
@@ -230,9 +231,10 @@ impl Catalog {
             RecordKind::Override => (self.overrides.size(), bounds.max_overrides, "overrides"),
             RecordKind::Raise => (self.raises.size(), bounds.max_raises, "raises"),
         };
-        match count < max {
-            true => Ok(()),
-            false => Err(WriteRefusal::Bound { what, max }),
+        if count < max {
+            Ok(())
+        } else {
+            Err(WriteRefusal::Bound { what, max })
         }
     }
 

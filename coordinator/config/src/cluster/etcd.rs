@@ -111,12 +111,13 @@ fn endpoint(text: &str) -> Result<String, Rule> {
             && uri.query().is_none()
             && !text.contains('@')
     });
-    match good {
-        true => Ok(text.trim_end_matches('/').to_owned()),
-        false => Err(format!(
-            "{text:?} is not an endpoint like http://127.0.0.1:2379 or https://etcd:2379"
+    if good {
+        Ok(text.trim_end_matches('/').to_owned())
+    } else {
+        Err(
+            format!("{text:?} is not an endpoint like http://127.0.0.1:2379 or https://etcd:2379")
+                .into(),
         )
-        .into()),
     }
 }
 
@@ -130,21 +131,23 @@ fn prefix(text: &str) -> Result<String, Rule> {
         && text.starts_with('/')
         && !text.ends_with('/')
         && text.bytes().all(good);
-    match fits {
-        true => Ok(text.to_owned()),
-        false => Err(format!(
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
             "{text:?} is not a prefix: `/`, then up to {PREFIX_LEN_MAX} letters, digits or any of \
              `/._-`, not ending with `/`"
         )
-        .into()),
+        .into())
     }
 }
 
 fn lease(text: &str) -> Result<Duration, Rule> {
     let lease = duration(text)?;
-    match lease.subsec_nanos() == 0 && (1..=60).contains(&lease.as_secs()) {
-        true => Ok(lease),
-        false => Err(format!("{text:?} is not a whole number of seconds from 1s to 60s").into()),
+    if lease.subsec_nanos() == 0 && (1..=60).contains(&lease.as_secs()) {
+        Ok(lease)
+    } else {
+        Err(format!("{text:?} is not a whole number of seconds from 1s to 60s").into())
     }
 }
 

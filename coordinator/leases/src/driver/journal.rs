@@ -74,9 +74,10 @@ impl Journal {
     /// Takes changes for the next write.
     fn add(&mut self, now: Instant, changes: Vec<BucketChange>) {
         for change in changes {
-            let wait = match change.is_urgent {
-                true => Duration::ZERO,
-                false => GATHER,
+            let wait = if change.is_urgent {
+                Duration::ZERO
+            } else {
+                GATHER
             };
             let at = now.saturating_add(wait);
             self.due = Some(self.due.map_or(at, |due| due.min(at)));
@@ -215,9 +216,10 @@ impl Driver {
         now: Instant,
         reply: impl FnOnce(bool) + Send + 'static,
     ) {
-        match self.journal_changes(now) {
-            true => self.journal.reply(now, Box::new(reply)),
-            false => reply(true),
+        if self.journal_changes(now) {
+            self.journal.reply(now, Box::new(reply))
+        } else {
+            reply(true)
         }
     }
 

@@ -23,9 +23,10 @@ pub async fn follow_masters(
     let mut tasks = JoinSet::new();
     let mut followed = BTreeMap::new();
     loop {
-        let others = match *has_clients.borrow_and_update() {
-            true => others(&masters.borrow_and_update(), &me),
-            false => BTreeSet::new(),
+        let others = if *has_clients.borrow_and_update() {
+            others(&masters.borrow_and_update(), &me)
+        } else {
+            BTreeSet::new()
         };
         followed.retain(|url, task: &mut AbortHandle| {
             let stays = others.contains(url);

@@ -129,9 +129,10 @@ mod tests {
             ("ä", 750),
         ];
         for (timeout, want_ms) in rows {
-            let metadata = match timeout.is_ascii() {
-                true => metadata(&[("grpc-timeout", timeout)]),
-                false => MetadataMap::new(),
+            let metadata = if timeout.is_ascii() {
+                metadata(&[("grpc-timeout", timeout)])
+            } else {
+                MetadataMap::new()
             };
             assert_eq!(forward_timeout(&metadata).as_millis(), want_ms, "{timeout}");
         }

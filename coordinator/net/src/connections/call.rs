@@ -269,9 +269,10 @@ impl Call {
             bytes,
             duty,
         };
-        match within || !self.gives_up {
-            true => Ok(charge),
-            false => Err(CallRefusal::All),
+        if within || !self.gives_up {
+            Ok(charge)
+        } else {
+            Err(CallRefusal::All)
         }
     }
 }

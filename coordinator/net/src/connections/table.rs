@@ -91,9 +91,10 @@ impl ConnectionTable {
         if probes_only && !self.has_probe_place(&mut open, now) {
             return None;
         }
-        let stage = match tls {
-            true => Stage::Handshake,
-            false => Stage::Unanswered,
+        let stage = if tls {
+            Stage::Handshake
+        } else {
+            Stage::Unanswered
         };
         let activity = Arc::new(Activity::new(source, listener, stage, now));
         open.last += 1;

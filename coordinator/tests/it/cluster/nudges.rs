@@ -74,9 +74,10 @@ async fn nodes_hear_of_clients_that_watch_there_only() {
         assert_eq!(lease.capacity, whole(100));
         assert_eq!(gets(&cluster.nodes[1], client, &scopes, 1).await, 0.0);
         cluster.nodes[1].release("envoy/a", &scopes).await;
-        match is_told {
-            true => assert_eq!(node.client_named(&scopes[0]).await, client),
-            false => at_master.named(&scopes[0]).await,
+        if is_told {
+            assert_eq!(node.client_named(&scopes[0]).await, client)
+        } else {
+            at_master.named(&scopes[0]).await
         }
         cluster.nodes[1].release(client, &scopes).await;
     }

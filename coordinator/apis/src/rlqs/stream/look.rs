@@ -66,9 +66,10 @@ impl StreamState {
             Some(wish) => self.assign(now, id, wish.assignment, wish.is_leased),
             None => None,
         };
-        let next = match is_quiet {
-            true => Some(resumed_until),
-            false => self.next_look(now, id),
+        let next = if is_quiet {
+            Some(resumed_until)
+        } else {
+            self.next_look(now, id)
         };
         self.queue_bucket(id, next.map_or(idle_at, |next| next.min(idle_at)));
         action
@@ -85,9 +86,12 @@ impl StreamState {
     fn wish(&self, now: Instant, id: u64, bucket: &Bucket) -> Option<Wish> {
         let part = self.part(now, id);
         let leased = part.and_then(|part| of_lease(now, bucket, part));
-        leased.or_else(|| match bucket.sent.is_some_and(|sent| sent.until > now) {
-            true => None,
-            false => self.without_lease(id, bucket, part),
+        leased.or_else(|| {
+            if bucket.sent.is_some_and(|sent| sent.until > now) {
+                None
+            } else {
+                self.without_lease(id, bucket, part)
+            }
         })
     }
 

@@ -189,9 +189,10 @@ impl Session {
         let txn = Txn::new()
             .when([Compare::version(key.clone(), CompareOp::Equal, 0)])
             .and_then([TxnOp::put(key, value, Some(options))]);
-        match self.link.txn(CALL_LIMIT, txn).await?.succeeded() {
-            true => Ok(()),
-            false => Err(StepError::Known(self.peer.node.clone())),
+        if self.link.txn(CALL_LIMIT, txn).await?.succeeded() {
+            Ok(())
+        } else {
+            Err(StepError::Known(self.peer.node.clone()))
         }
     }
 

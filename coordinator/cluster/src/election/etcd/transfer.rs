@@ -171,9 +171,10 @@ impl SnapshotTransfer {
         epoch: Epoch,
         ops: impl Into<Vec<TxnOp>>,
     ) -> Result<(), StepError> {
-        match self.still(link, epoch, ops).await? {
-            true => Ok(()),
-            false => Err(StepError::NotCandidate(self.shard)),
+        if self.still(link, epoch, ops).await? {
+            Ok(())
+        } else {
+            Err(StepError::NotCandidate(self.shard))
         }
     }
 

@@ -110,9 +110,10 @@ impl RedbStore {
         if !exists && !create {
             return Ok(None);
         }
-        let database = match exists {
-            true => open(&self.path).map_err(|error| self.unusable(&error))?,
-            false => make(&self.path).map_err(|error| self.failed(error))?,
+        let database = if exists {
+            open(&self.path).map_err(|error| self.unusable(&error))?
+        } else {
+            make(&self.path).map_err(|error| self.failed(error))?
         };
         if self.pinned.is_none() {
             let pinned = PinnedFile::open(&self.path).map_err(|error| self.failed(error))?;
