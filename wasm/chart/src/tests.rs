@@ -51,8 +51,8 @@ fn bands_lie_on_each_other_below_the_limit() {
 #[test]
 fn a_time_without_samples_stays_empty() {
     assert_eq!(runs(&[-90.0, -88.0, -10.0, -8.0]), [0..2, 2..4]);
-    assert_eq!(runs(&[1.0]), [0..1]);
-    assert_eq!(runs(&[]), [0..0]);
+    assert!(runs(&[1.0]).into_iter().eq(std::iter::once(0..1)));
+    assert!(runs(&[]).into_iter().eq(std::iter::once(0..0)));
 }
 
 #[test]
