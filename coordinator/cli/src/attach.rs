@@ -50,7 +50,7 @@ impl Attach {
         }
         let call = Call::put(kind.one(&self.name)?, body);
         let reply = client.send(self.condition.apply(call));
-        let reply = reply.map_err(|failure| failure.about(kind, &self.name))?;
+        let reply = reply.map_err(|failure| failure.about(kind.name(), &self.name))?;
         if as_json {
             return print::json(&reply.body);
         }

@@ -78,7 +78,7 @@ impl Entry {
         let name = &self.name;
         let call = Call::delete(kind.one(name)?).if_match(self.if_match.as_deref());
         let reply = client.send(call);
-        let reply = reply.map_err(|failure| failure.about(kind, name))?;
+        let reply = reply.map_err(|failure| failure.about(kind.name(), name))?;
         if json {
             return print::json(&reply.body);
         }

@@ -48,7 +48,7 @@ impl Drain {
             Call::post(format!("{path}?for={}", segment(&self.time)))
         };
         let reply = client.send(call);
-        let reply = reply.map_err(|failure| failure.about(Kind::Client, &self.client))?;
+        let reply = reply.map_err(|failure| failure.about(Kind::Client.name(), &self.client))?;
         if json {
             return print::json(&reply.body);
         }

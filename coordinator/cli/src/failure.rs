@@ -1,6 +1,5 @@
 //! Failures of commands, each with an exit code.
 
-use crate::kind::Kind;
 
 /// Failure of a command. Each variant has an exit code of its own.
 #[derive(Debug)]
@@ -31,8 +30,8 @@ impl Failure {
     }
 
     /// Adds the `kind` and `name` of the subject to a failure that is about the user's input.
-    pub(crate) fn about(self, kind: Kind, name: &str) -> Self {
-        let about = |error: anyhow::Error| error.context(format!("{} {name}", kind.name()));
+    pub(crate) fn about(self, kind: &str, name: &str) -> Self {
+        let about = |error: anyhow::Error| error.context(format!("{kind} {name}"));
         match self {
             Self::Usage(error) => Self::Usage(about(error)),
             Self::Missing(error) => Self::Missing(about(error)),

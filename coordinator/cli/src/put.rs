@@ -119,7 +119,7 @@ impl Put {
         };
         let is_whole = self.definition.file.is_some();
         let reply = client.send(self.condition.apply(call));
-        let reply = reply.map_err(|failure| failure.about(kind, &self.name))?;
+        let reply = reply.map_err(|failure| failure.about(kind.name(), &self.name))?;
         if as_json {
             return print::json(&reply.body);
         }

@@ -62,7 +62,7 @@ impl Raise {
         body["until"] = json!(until);
         let path = Kind::Raise.one(&self.scope)?;
         let reply = client.send(Call::patch(path, body));
-        let reply = reply.map_err(|failure| failure.about(Kind::Raise, &self.scope))?;
+        let reply = reply.map_err(|failure| failure.about(Kind::Raise.name(), &self.scope))?;
         if as_json {
             return print::json(&reply.body);
         }
@@ -83,7 +83,7 @@ impl Raise {
 impl Unraise {
     pub(crate) fn run(self, client: &Client, as_json: bool) -> Result<(), Failure> {
         let reply = client.send(Call::delete(Kind::Raise.one(&self.scope)?));
-        let reply = reply.map_err(|failure| failure.about(Kind::Raise, &self.scope))?;
+        let reply = reply.map_err(|failure| failure.about(Kind::Raise.name(), &self.scope))?;
         if as_json {
             return print::json(&reply.body);
         }

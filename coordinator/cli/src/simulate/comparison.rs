@@ -6,7 +6,7 @@ use tollgate_core::limit::Algorithm;
 use tollgate_sim::figures::Figures;
 use tollgate_sim::sample::Violation;
 
-use super::figures::{percent, seconds};
+use super::figures::{longest_unfair, percent, seconds};
 use crate::failure::Failure;
 use crate::print::{self, or_dash};
 
@@ -86,17 +86,4 @@ impl ComparedRun {
             messages.to_string(),
         ]
     }
-}
-
-// === free functions ===
-
-/// Returns the longest time for which a division was unfair, in words.
-pub(super) fn longest_unfair(figures: &Figures) -> String {
-    let more = if figures.unfair_at_end > 0 {
-        "at least "
-    } else {
-        ""
-    };
-    let longest = figures.longest_time_to_fair;
-    or_dash(longest.map(|longest| format!("{more}{}", seconds(longest))))
 }

@@ -2,7 +2,6 @@
 
 use tollgate_sim::figures::{Figures, LimitFigures};
 
-use super::comparison::longest_unfair;
 use crate::print::or_dash;
 
 // === free functions ===
@@ -138,4 +137,15 @@ pub(super) fn seconds(time: f64) -> String {
 
 pub(super) fn percent(part: f64) -> String {
     format!("{:.2} %", part * 100.0)
+}
+
+/// Returns the longest time for which a division was unfair, in words.
+pub(super) fn longest_unfair(figures: &Figures) -> String {
+    let more = if figures.unfair_at_end > 0 {
+        "at least "
+    } else {
+        ""
+    };
+    let longest = figures.longest_time_to_fair;
+    or_dash(longest.map(|longest| format!("{more}{}", seconds(longest))))
 }

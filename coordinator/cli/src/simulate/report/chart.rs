@@ -3,9 +3,9 @@
 use maud::{Markup, PreEscaped, html};
 use tollgate_chart::Chart;
 pub(super) use tollgate_chart::Series as Line;
+use tollgate_core::quantity::duration_text;
 
 use super::RunRecord;
-use super::page::time;
 
 /// The most events that are drawn; all are in the list.
 const EVENTS_MAX: usize = 200;
@@ -58,6 +58,11 @@ fn legend(lines: &[Line<'_>]) -> Markup {
             }
         } }
     }
+}
+
+/// Returns seconds as a person writes them.
+pub(super) fn time(seconds: f64) -> String {
+    duration_text((seconds * 1000.0).round() as u64)
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! The page of a report: figures, laws, charts and events, in the style of the coordinator's pages.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use tollgate_core::quantity::duration_text;
 use tollgate_sim::sample::{ClientSample, Sample, ScopeSample};
 
 use super::RunRecord;
-use super::chart::{Line, figure};
+use super::chart::{Line, figure, time};
 use crate::simulate::comparison::{Comparison, HEADER};
 use crate::simulate::figures;
 
@@ -120,11 +119,6 @@ fn page(title: &str, main: &Markup) -> String {
 
 fn named(name: &str) -> &str {
     if name.is_empty() { "Simulation" } else { name }
-}
-
-/// Returns seconds as a person writes them.
-pub(super) fn time(seconds: f64) -> String {
-    duration_text((seconds * 1000.0).round() as u64)
 }
 
 fn table_of_figures(record: &RunRecord<'_>) -> Markup {
