@@ -330,7 +330,7 @@ mod envoy {
 
     /// The plugin's configuration as Envoy has it; empty if there is none.
     pub(crate) fn configuration() -> Result<Vec<u8>, HostError> {
-        use proxy_wasm::types::BufferType::{GrpcReceiveBuffer, PluginConfiguration};
+        use proxy_wasm::types::BufferType::PluginConfiguration;
         hostcalls::get_buffer(PluginConfiguration, 0, usize::MAX)
             .map(Option::unwrap_or_default)
             .map_err(failed("get_buffer"))
@@ -346,7 +346,7 @@ mod envoy {
         if size > MESSAGE_LEN_MAX {
             return Ok(Vec::new());
         }
-        hostcalls::get_buffer(GrpcReceiveBuffer, 0, size)
+        hostcalls::get_buffer(proxy_wasm::types::BufferType::GrpcReceiveBuffer, 0, size)
             .map(Option::unwrap_or_default)
             .map_err(failed("get_buffer"))
     }
