@@ -54,8 +54,8 @@ async fn told(test: &TestContext) -> Result<()> {
             let times = count(&answer, name);
             ensure!(times == 1, "{name} occurs {times} times: {answer:?}");
         }
-        assert_eq!(fields[1], "\"tenant\";q=1;w=100");
-        assert_eq!(fields[2], "1, 1;w=100;name=\"tenant\"");
+        assert_eq!(fields[1], "\"tenant\";q=36;w=3600");
+        assert_eq!(fields[2], "36, 36;w=3600;name=\"tenant\"");
         left.push((answer.status, fields[3].parse()?));
     }
     let want: Vec<(u16, u64)> = (0..10).rev().map(|left| (200, left)).collect();

@@ -57,9 +57,9 @@ async fn check_admitted(to: SocketAddr) -> Result<()> {
         ("ratelimit", "\"address\";r=19;t=50, \"user\";r=9;t=100"),
         (
             "ratelimit-policy",
-            "\"address\";q=1;w=50, \"user\";q=1;w=100",
+            "\"address\";q=72;w=3600, \"user\";q=36;w=3600",
         ),
-        ("x-ratelimit-limit", "1, 1;w=100;name=\"user\""),
+        ("x-ratelimit-limit", "36, 36;w=3600;name=\"user\""),
         ("x-ratelimit-remaining", "9"),
         ("x-ratelimit-reset", "100"),
     ];
@@ -81,7 +81,7 @@ async fn check_refused(to: SocketAddr) -> Result<()> {
     let answer = ask(to, "/both", "acme").await?;
     let want = [
         ("tollgate-reason", "user/requests"),
-        ("x-ratelimit-limit", "1, 1;w=100;name=\"user\""),
+        ("x-ratelimit-limit", "36, 36;w=3600;name=\"user\""),
         ("x-ratelimit-remaining", "0"),
     ];
     check(&answer, 429, &want);
