@@ -1,6 +1,5 @@
 //! Failures of commands, each with an exit code.
 
-
 /// Failure of a command. Each variant has an exit code of its own.
 #[derive(Debug)]
 pub(crate) enum Failure {

@@ -98,8 +98,8 @@ impl Shards {
         Ok(Ok(()))
     }
 
-    /// Returns the result of `look` at each lease table of this node, in order; see
-    /// [`DriverHandle::view`](crate::driver::DriverHandle::view).
+    /// Returns the result of `look` at each lease table of this node, in order. No client is answered
+    /// meanwhile, so it must not look at more than some thousand entries.
     ///
     /// # Errors
     /// If a driver cannot be reached.
