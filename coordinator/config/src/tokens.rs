@@ -47,9 +47,9 @@ pub struct Tokens(Vec<Token>);
 /// A new token: the text for its owner, the hash for the configuration.
 ///
 /// ```
-/// let made = crate::tokens::NewToken::from_random([7; 32]);
+/// let made = tollgate_config::tokens::NewToken::from_random([7; 32]);
 /// assert!(made.text.starts_with("tollgate_0707"));
-/// assert_eq!(made.hash, crate::tokens::TokenHash::of(&made.text));
+/// assert_eq!(made.hash, tollgate_config::tokens::TokenHash::of(&made.text));
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewToken {
