@@ -40,7 +40,7 @@ fn the_capacity_is_divided_and_drawn() {
     assert!(east.is_leased && east.refused > 0.0 && east.state().starts_with("lease, "));
     assert!(playground.row(5).is_none());
     let chart = playground.chart();
-    assert!(chart.contains("class=\"band b4\"") && chart.contains("class=\"limit\""));
+    assert!(chart.contains("class=\"band b4\"") && chart.contains("class=\"line limit\""));
     assert!(playground.sentences().contains("no Envoy gets more than"));
 }
 
