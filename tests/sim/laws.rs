@@ -112,12 +112,13 @@ impl Busy {
         // Requests are admitted whole.
         let expected = (expected - spare * client.requests().largest as f64).floor();
         let admitted = (client.admitted_total() - self.admitted) as f64;
-        match admitted < expected {
-            true => Err(format!(
+        if admitted < expected {
+            Err(format!(
                 "{} admitted {admitted} in {seconds} s at {}, not {expected}",
                 client.name, self.flow
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 }

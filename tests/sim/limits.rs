@@ -76,9 +76,10 @@ impl LimitsFile {
             sections.insert("groups".to_owned(), json!({GROUP: entry}));
             let attached = group.attached.iter();
             let attached = attached.map(|(name, weight)| {
-                let attachment = match group.is_pool {
-                    true => json!({"group": GROUP, "weight": weight}),
-                    false => json!({"group": GROUP}),
+                let attachment = if group.is_pool {
+                    json!({"group": GROUP, "weight": weight})
+                } else {
+                    json!({"group": GROUP})
                 };
                 (name.clone(), attachment)
             });
@@ -142,9 +143,10 @@ pub(crate) fn set_capacity(limit: &mut Limit, capacity: Capacity) {
 
 /// Returns a limit as it is written.
 fn limit_spec(unit: Unit, limit: &Limit) -> Value {
-    let capacity = match limit.capacity.is_unlimited() {
-        true => json!("unlimited"),
-        false => json!(limit.capacity.as_f64()),
+    let capacity = if limit.capacity.is_unlimited() {
+        json!("unlimited")
+    } else {
+        json!(limit.capacity.as_f64())
     };
     let times = [
         ("lease", limit.lease),
@@ -158,9 +160,10 @@ fn limit_spec(unit: Unit, limit: &Limit) -> Value {
     let fields = fields.map(|(name, value)| (name.to_owned(), value));
     let mut spec: Map<String, Value> = fields.collect();
     spec.insert("algorithm".to_owned(), limit.algorithm.name().into());
-    match unit.is_concurrency() {
-        true => spec.insert("max".to_owned(), capacity),
-        false => spec.insert("rate".to_owned(), capacity),
+    if unit.is_concurrency() {
+        spec.insert("max".to_owned(), capacity)
+    } else {
+        spec.insert("rate".to_owned(), capacity)
     };
     if !unit.is_concurrency() && !limit.capacity.is_unlimited() {
         let burst = limit.burst.as_micros() as f64 / MICRO as f64;

@@ -211,9 +211,10 @@ pub(super) async fn undrain(
 ) -> Result<StatusCode, RestError> {
     let client = client_id(&id)?;
     let (_, unanswered) = drain_everywhere(&app, &client, Duration::ZERO, &caller).await?;
-    match unanswered.is_empty() {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(RestError::Unanswered(unanswered)),
+    if unanswered.is_empty() {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(RestError::Unanswered(unanswered))
     }
 }
 

@@ -70,9 +70,12 @@ impl Gate {
         let near = peers_may_call(&config, request.remote_addr());
         let checked = near.map_err(|error| (AuthFault::Origin, error));
         let is_open = entrance.is_public(admin) || admin.tokens.is_empty();
-        let checked = checked.and_then(|()| match is_open {
-            true => Ok(None),
-            false => holder(admin, entrance, request.metadata().as_ref()).map(Some),
+        let checked = checked.and_then(|()| {
+            if is_open {
+                Ok(None)
+            } else {
+                holder(admin, entrance, request.metadata().as_ref()).map(Some)
+            }
         });
         checked.map_err(|(fault, error)| {
             self.metrics.count_auth_fault(fault);
@@ -111,10 +114,7 @@ impl Entrance {
 
     /// That of what another node reads, for a page or not.
     pub(super) fn of_read(page: bool) -> Self {
-        match page {
-            true => Self::Status,
-            false => Self::Read,
-        }
+        if page { Self::Status } else { Self::Read }
     }
 
     fn needs(self) -> Role {

@@ -163,9 +163,9 @@ pub(super) async fn list(
     let (limit, after) = query.checked()?;
     let catalog = app.parts.writer.catalog();
     let all = catalog.file().limits.in_order();
-    let seen = all.iter().position(|matched| *matched.pattern == *after);
-    let rest = match seen {
-        Some(seen) => all.get(seen + 1..).unwrap_or_default(),
+    let last = all.iter().position(|matched| *matched.pattern == *after);
+    let rest = match last {
+        Some(last) => all.get(last + 1..).unwrap_or_default(),
         None if after.is_empty() => &all[..],
         None => {
             let rule = "is the `match` of no limit, perhaps not any more";

@@ -192,9 +192,9 @@ impl Status {
                 (busiest, groups.collect::<Vec<_>>())
             }
         };
-        let seen = app.parts.shards.view(look).await?;
+        let shards = app.parts.shards.view(look).await?;
         let (mut found, mut groups) = (BTreeMap::new(), Vec::new());
-        for (busy, of_shard) in seen {
+        for (busy, of_shard) in shards {
             found.extend(busy);
             group::join(&mut groups, of_shard);
         }

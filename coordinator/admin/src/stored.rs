@@ -230,18 +230,21 @@ async fn patch<K: StoredKind>(
 ) -> Result<Response, RestError> {
     kind.check_one(name)?;
     let expect = tags.expect(found(kind, app, name))?;
-    let made = Arc::new(Mutex::new(None));
+    let checked = Arc::new(Mutex::new(None));
     let make = {
-        let (made, name) = (made.clone(), name.to_owned());
+        let (checked, name) = (checked.clone(), name.to_owned());
         move |catalog: &Catalog| {
             let spec = patched(kind, catalog, &name, &change)?;
             let object = kind.check(&name, spec.clone())?;
-            *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(spec);
+            *checked.lock().unwrap_or_else(PoisonError::into_inner) = Some(spec);
             Ok(object)
         }
     };
     let outcome = app.parts.writer.patch(kind, name, make, expect).await?;
-    let spec = made.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let spec = checked
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
     let spec = spec.ok_or_else(|| RestError::NotFound(kind.missing(name)))?;
     Ok(answer(kind, name, spec, outcome))
 }
@@ -265,9 +268,10 @@ fn patched<K: StoredKind>(
 
 fn answer<K: StoredKind>(_: K, name: &str, spec: K::Spec, outcome: WriteOutcome) -> Response {
     let WriteOutcome { revision, created } = outcome;
-    let status = match created {
-        true => StatusCode::CREATED,
-        false => StatusCode::OK,
+    let status = if created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
     };
     let view = K::view(CatalogEntry {
         name: name.into(),

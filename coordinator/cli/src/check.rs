@@ -323,9 +323,10 @@ fn listed(file: &Path, count: &str, messages: &[impl Display]) -> String {
 
 /// The fallbacks of the limits in the file; none if the limits are in etcd.
 fn fallbacks(config: &Config) -> Vec<Fallback> {
-    match config.shares() {
-        true => Vec::new(),
-        false => Fallback::all(&config.catalog),
+    if config.shares() {
+        Vec::new()
+    } else {
+        Fallback::all(&config.catalog)
     }
 }
 

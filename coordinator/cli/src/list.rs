@@ -242,9 +242,12 @@ fn columns(rows: Vec<Row>) -> Result<(), Failure> {
     });
     let cells = |row: Vec<(&str, String)>| {
         let used = row.into_iter().filter(|(name, _)| header.contains(name));
-        let cell = |(_, cell): (&str, String)| match cell.is_empty() {
-            true => "-".to_owned(),
-            false => cell,
+        let cell = |(_, cell): (&str, String)| {
+            if cell.is_empty() {
+                "-".to_owned()
+            } else {
+                cell
+            }
         };
         used.map(cell).collect()
     };

@@ -24,9 +24,10 @@ pub(crate) fn render(header: &str, rows: Vec<Vec<String>>, ruled: bool) -> Strin
     for row in rows {
         table.add_row(row.iter().map(|cell| plain(cell)).collect::<Vec<_>>());
     }
-    table.load_style(match ruled {
-        true => presets::UTF8_FULL_CONDENSED,
-        false => presets::NOTHING,
+    table.load_style(if ruled {
+        presets::UTF8_FULL_CONDENSED
+    } else {
+        presets::NOTHING
     });
     for (column, numbers) in table.column_iter_mut().zip(numbers) {
         if numbers {

@@ -128,9 +128,10 @@ impl Put {
             _ if is_whole => "replaced",
             _ => "changed",
         };
-        let note = match self.is_of_unknown_scope(client) {
-            true => " (no Envoy has or wants a lease of it)",
-            false => "",
+        let note = if self.is_of_unknown_scope(client) {
+            " (no Envoy has or wants a lease of it)"
+        } else {
+            ""
         };
         let name = print::plain(&self.name);
         print::lines(&format!("{} {name} {done}{note}", kind.name()))

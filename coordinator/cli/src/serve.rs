@@ -142,9 +142,10 @@ impl Serve {
         };
         let given = self.epoch.map(|epoch| RunEpoch::Exactly(Epoch(epoch)));
         let epoch = given.unwrap_or_else(|| RunEpoch::AtLeast(epoch_of_this_start()));
-        let start = match self.skip_learning {
-            true => Start::Fresh,
-            false => Start::Learning,
+        let start = if self.skip_learning {
+            Start::Fresh
+        } else {
+            Start::Learning
         };
         raise_file_limit();
         let listeners = Listeners::bind(config.listen).await?;

@@ -42,9 +42,10 @@ impl Status {
 
 /// Returns the first line: the coordinator that answers, and the nodes that do not.
 pub(super) fn head(server: &str, status: &Answer) -> String {
-    let silent = match status.unanswered.is_empty() {
-        true => String::new(),
-        false => format!("  no answer from {}", status.unanswered.join(", ")),
+    let silent = if status.unanswered.is_empty() {
+        String::new()
+    } else {
+        format!("  no answer from {}", status.unanswered.join(", "))
     };
     print::plain(&format!(
         "{server}  version {}  epoch {}  up {}  {} refreshes/s{silent}",

@@ -113,12 +113,12 @@ fn parse_pattern(text: &str, groups: &BTreeMap<Arc<str>, Arc<Group>>) -> Result<
 
 /// No two limits match the same.
 fn unique(check: &mut Check, limits: &[LocatedValue<RawLimit>]) {
-    let mut seen = HashMap::new();
+    let mut patterns = HashMap::new();
     for (i, limit) in limits.iter().enumerate() {
         let Some(text) = &limit.value.pattern else {
             continue;
         };
-        let first = *seen.entry(text.as_str()).or_insert(i);
+        let first = *patterns.entry(text.as_str()).or_insert(i);
         if first != i {
             let rule = format!("{:?} is matched by limits[{first}] already", text.as_str());
             check.refuse_value(text, format!("limits[{i}].match"), rule);

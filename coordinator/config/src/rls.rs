@@ -334,13 +334,13 @@ fn check_replaced(
 
 /// Whether the rules called `from` are called `to`, or replace such a rule, or one that does, and so on.
 fn leads_to(domain: &RlsDomain, from: &str, to: &str) -> bool {
-    let mut seen = BTreeSet::new();
+    let mut known = BTreeSet::new();
     let mut open = vec![from];
     while let Some(name) = open.pop() {
         if name == to {
             return true;
         }
-        if seen.insert(name) {
+        if known.insert(name) {
             let rules = domain.rules.iter();
             let named = rules.filter(|rule| rule.name.as_deref() == Some(name));
             open.extend(named.flat_map(|rule| rule.replaces.iter().map(String::as_str)));

@@ -47,9 +47,9 @@ pub struct Tokens(Vec<Token>);
 /// A new token: the text for its owner, the hash for the configuration.
 ///
 /// ```
-/// let made = tollgate_config::tokens::NewToken::from_random([7; 32]);
-/// assert!(made.text.starts_with("tollgate_0707"));
-/// assert_eq!(made.hash, tollgate_config::tokens::TokenHash::of(&made.text));
+/// let token = tollgate_config::tokens::NewToken::from_random([7; 32]);
+/// assert!(token.text.starts_with("tollgate_0707"));
+/// assert_eq!(token.hash, tollgate_config::tokens::TokenHash::of(&token.text));
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewToken {
@@ -223,10 +223,10 @@ mod tests {
 
     #[test]
     fn a_new_token_is_its_random_bytes_and_hides_in_logs() {
-        let made = NewToken::from_random(std::array::from_fn(|i| i as u8));
-        assert_eq!(made.text.len(), PREFIX.len() + 64);
-        assert!(made.text.ends_with("1c1d1e1f"));
-        assert_eq!(made.hash, TokenHash::of(&made.text));
-        assert!(!format!("{made:?}").contains(&made.text));
+        let token = NewToken::from_random(std::array::from_fn(|i| i as u8));
+        assert_eq!(token.text.len(), PREFIX.len() + 64);
+        assert!(token.text.ends_with("1c1d1e1f"));
+        assert_eq!(token.hash, TokenHash::of(&token.text));
+        assert!(!format!("{token:?}").contains(&token.text));
     }
 }

@@ -281,8 +281,10 @@ impl CatalogWriter {
                     return Ok(draft.outcomes);
                 }
                 ApplyOutcome::Shared(position) => {
-                    let seen = self.follow(position).await;
-                    return seen.then_some(draft.outcomes).ok_or(StoreError::Unseen);
+                    let is_followed = self.follow(position).await;
+                    return is_followed
+                        .then_some(draft.outcomes)
+                        .ok_or(StoreError::Unseen);
                 }
                 ApplyOutcome::Overtaken(position) => {
                     if !self.follow(position).await || self.clock.now() > until {

@@ -107,11 +107,11 @@ impl Shards {
         &self,
         look: impl Fn(&LeaseServer, Instant) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, DriverError> {
-        let mut seen = Vec::new();
+        let mut results = Vec::new();
         for mastership in self.all() {
-            seen.push(mastership.driver.view(look.clone()).await?);
+            results.push(mastership.driver.view(look.clone()).await?);
         }
-        Ok(seen)
+        Ok(results)
     }
 
     /// Shows `visitor` all lease tables of this node, and returns it.

@@ -69,21 +69,21 @@ impl Channels {
             .credentials
             .as_ref()
             .map(|newest| newest.borrow().clone());
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = match (&made.credentials, &credentials) {
+        let mut open = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = match (&open.credentials, &credentials) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),
         };
         // Calls under way keep theirs; those that are needed are made again.
-        if !is_same || made.channels.len() >= CHANNELS_MAX {
-            made.channels.clear();
-            made.credentials.clone_from(&credentials);
+        if !is_same || open.channels.len() >= CHANNELS_MAX {
+            open.channels.clear();
+            open.credentials.clone_from(&credentials);
         }
-        if let Some(channel) = made.channels.get(url) {
+        if let Some(channel) = open.channels.get(url) {
             return Ok(channel.clone());
         }
         let channel = self.connect(url, credentials.as_deref())?;
-        made.channels.insert(url.to_owned(), channel.clone());
+        open.channels.insert(url.to_owned(), channel.clone());
         Ok(channel)
     }
 

@@ -349,7 +349,7 @@ async fn tokens_that_a_group_has_left_are_seen() {
         while !proxy.passes(hits(tenant(scope), count)).await.0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // What is spent is reported with the next call.
+        // The next call reports the spent tokens.
         loop {
             let status = coordinator.get("/v1/status").await.json();
             let groups = status["groups"].as_array().unwrap();

@@ -159,8 +159,8 @@ async fn a_pipe_in_the_place_of_a_key_is_refused_and_recovered_from() {
     assert_eq!(client.shown().await, first.der());
     let key = folder.path("tls.key");
     std::fs::remove_file(&key).unwrap();
-    let made = Command::new("mkfifo").arg(&key).status().unwrap();
-    assert!(made.success());
+    let created = Command::new("mkfifo").arg(&key).status().unwrap();
+    assert!(created.success());
     let refused = "tollgate_tls_reloads_total{certificate=\"grpc\",result=\"refused\"}";
     until(&coordinator, refused, 1).await;
     assert_eq!(client.shown().await, first.der());

@@ -550,7 +550,7 @@ async fn a_raise_wins_over_the_file_and_groups_and_ends_by_itself() {
         Some(500.0),
         "a member has its group's"
     );
-    // What the file says beside the rate stays.
+    // The fields beside the rate stay as the file has them.
     let (_, body) = raise(
         "tenant/other",
         json!({"requests": {"burst": 20}, "until": until}),

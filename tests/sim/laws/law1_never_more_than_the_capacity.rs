@@ -69,8 +69,9 @@ fn check_table(fleet: &Fleet, member: usize, capacity: u128) -> Result<(), Strin
 }
 
 pub(super) fn within(sum: u128, capacity: u128, use_of: &str) -> Result<(), String> {
-    match sum > capacity {
-        true => Err(format!("{sum} of {capacity} millionths are {use_of}")),
-        false => Ok(()),
+    if sum > capacity {
+        Err(format!("{sum} of {capacity} millionths are {use_of}"))
+    } else {
+        Ok(())
     }
 }

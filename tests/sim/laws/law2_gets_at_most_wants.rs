@@ -31,9 +31,10 @@ fn greedy_of<'a>(fleet: &Fleet, resource: &'a Resource) -> Vec<(ClientRecord<'a>
     // Two in a hundred and one request for what demand measurements differ between two refreshes;
     // what is in flight is measured by its peaks, and differs more.
     let work = fleet.plan.work;
-    let (part, more) = match work.unit().is_concurrency() {
-        true => (1.1, 3.0),
-        false => (1.02, work.usual() as f64),
+    let (part, more) = if work.unit().is_concurrency() {
+        (1.1, 3.0)
+    } else {
+        (1.02, work.usual() as f64)
     };
     let most =
         |client: &ClientRecord<'_>| client.wants.saturating_add(headroom).as_f64() * part + more;

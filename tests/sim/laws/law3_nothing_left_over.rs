@@ -28,9 +28,12 @@ fn unsatisfied(fleet: &Fleet) -> Vec<ClientView<'_>> {
     let used = |member: usize| {
         fleet
             .clients_of(member)
-            .map(|client| match client.only_draws() {
-                true => client.wants(),
-                false => has(&client),
+            .map(|client| {
+                if client.only_draws() {
+                    client.wants()
+                } else {
+                    has(&client)
+                }
             })
             .sum::<f64>()
     };

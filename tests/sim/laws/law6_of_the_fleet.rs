@@ -53,12 +53,13 @@ impl Law for Law6 {
             }
             self.add(&client, capacity);
         }
-        match self.level <= self.burst + self.cached + 1e-3 {
-            true => Ok(()),
-            false => Err(format!(
+        if self.level <= self.burst + self.cached + 1e-3 {
+            Ok(())
+        } else {
+            Err(format!(
                 "{} were admitted beyond the capacity, at most {} and {} in caches",
                 self.level, self.burst, self.cached
-            )),
+            ))
         }
     }
 }

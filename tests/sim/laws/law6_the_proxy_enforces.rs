@@ -105,9 +105,10 @@ impl Law6 {
         level.burst = level.burst.max(burst);
         level.on_credit = level.on_credit.max(p.on_credit());
         level.cache = level.cache.max(rate * 0.005);
-        level.together = match level.level > level.burst {
-            true => level.together + p.spent().together as f64,
-            false => 0.0,
+        level.together = if level.level > level.burst {
+            level.together + p.spent().together as f64
+        } else {
+            0.0
         };
         // Tokens drawn for bytes, the debt allowed before it is paid, and the body in debt.
         let each = match p.unit() {

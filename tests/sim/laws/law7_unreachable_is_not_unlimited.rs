@@ -48,8 +48,9 @@ fn mode_rules(p: &ClientView<'_>, flow: f64) -> Result<(), String> {
         Mode::Optimistic => p.safe().max(p.wanted()).min(p.limit()),
         Mode::Pessimistic => Capacity::ZERO,
     };
-    match flow == passes.as_f64() {
-        true => Ok(()),
-        false => Err(format!("{} passes {flow} without a lease", p.name)),
+    if flow == passes.as_f64() {
+        Ok(())
+    } else {
+        Err(format!("{} passes {flow} without a lease", p.name))
     }
 }

@@ -322,9 +322,10 @@ fn changes_of_masters(random: &mut Random, shards: u16, events: &mut Vec<EventSp
             "asleep": Span::from_millis(random.pick(&[0, 1]) * random.between(0, lasts)),
             "for": Span::from_millis(lasts),
         });
-        events.push(match random.chance(50) {
-            true => parts::event(at, "hand_over", hand_over),
-            false => parts::event(at, "lose_term", lost),
+        events.push(if random.chance(50) {
+            parts::event(at, "hand_over", hand_over)
+        } else {
+            parts::event(at, "lose_term", lost)
         });
     }
 }

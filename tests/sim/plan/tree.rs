@@ -48,9 +48,10 @@ fn new(seed: u64, algorithm: Option<Algorithm>) -> Plan {
     let random = &mut Random::new(seed);
     let capacity = random.between(20, 600);
     let mut limit = parts::limit(random, capacity);
-    let work = match random.chance(40) {
-        true => Work::Requests,
-        false => parts::work(random),
+    let work = if random.chance(40) {
+        Work::Requests
+    } else {
+        parts::work(random)
     };
     // Requests in flight are no rates, and are not divided by usage.
     let algorithm = algorithm.filter(|_| !work.unit().is_concurrency());
@@ -138,9 +139,10 @@ fn places(random: &mut Random, limit: &Limit, scale: u64) -> Vec<Place> {
 /// Returns the limit of a coordinator below another.
 fn own_limit(random: &mut Random, limit: &Limit, scale: u64) -> Limit {
     let mut own = limit.clone();
-    own.capacity = match random.chance(15) {
-        true => Capacity::from_whole(random.between(20, 600) * scale),
-        false => Capacity::UNLIMITED,
+    own.capacity = if random.chance(15) {
+        Capacity::from_whole(random.between(20, 600) * scale)
+    } else {
+        Capacity::UNLIMITED
     };
     if own.capacity.is_unlimited() {
         own.burst = Limit::new(own.capacity).burst;
@@ -166,9 +168,10 @@ fn clients(random: &mut Random, places: &[Place], capacity: u64, work: Work) -> 
         let is_leaf = !places
             .iter()
             .any(|below| below.spec.parent.as_ref() == name);
-        let count = match is_leaf {
-            true => random.between(1, 2),
-            false => random.between(0, 3) / 3,
+        let count = if is_leaf {
+            random.between(1, 2)
+        } else {
+            random.between(0, 3) / 3
         };
         for _ in 0..count {
             let rate = parts::rate(random, capacity);

@@ -117,9 +117,10 @@ pub enum QuantityError {
 pub fn parse(text: &str, counted: QuantityUnit) -> Result<Capacity, QuantityError> {
     let capacity = capacity(number(text, counted)?, text)?;
     let is_whole = capacity.as_micros().is_multiple_of(MICRO);
-    match counted == QuantityUnit::InFlight && !is_whole {
-        true => Err(QuantityError::NotWhole(text.to_owned())),
-        false => Ok(capacity),
+    if counted == QuantityUnit::InFlight && !is_whole {
+        Err(QuantityError::NotWhole(text.to_owned()))
+    } else {
+        Ok(capacity)
     }
 }
 
@@ -147,9 +148,10 @@ pub fn parse_rate(text: &str, counted: QuantityUnit) -> Result<Capacity, Quantit
     let amount = parse(amount.trim_end(), counted)?.as_micros();
     // To the nearest millionth.
     let micros = amount.saturating_add(seconds.get() / 2) / *seconds;
-    match micros == 0 && amount > 0 {
-        true => Err(QuantityError::TooSmall(text.to_owned())),
-        false => Ok(Capacity::from_micros(micros)),
+    if micros == 0 && amount > 0 {
+        Err(QuantityError::TooSmall(text.to_owned()))
+    } else {
+        Ok(Capacity::from_micros(micros))
     }
 }
 

@@ -251,9 +251,10 @@ impl Coordinator {
             }
         };
         let is_stored = shard.store_buckets(local, receiver);
-        let outcome = match is_stored {
-            true => outcome,
-            false => Err(unavailable("the buckets cannot be stored")),
+        let outcome = if is_stored {
+            outcome
+        } else {
+            Err(unavailable("the buckets cannot be stored"))
         };
         ScopeAnswer {
             scope: asked.scope.clone(),

@@ -121,14 +121,11 @@ impl FairnessLog {
             self.index_count += 1;
         }
         self.contended += u64::from(fairness.is_some());
-        match fairness.is_some_and(|fairness| !fairness.is_fair()) {
-            true => {
-                since.get_or_insert(elapsed);
-            }
-            false => {
-                if let Some(since) = since.take() {
-                    add(&mut self.stretches, elapsed.saturating_sub(since));
-                }
+        if fairness.is_some_and(|fairness| !fairness.is_fair()) {
+            since.get_or_insert(elapsed);
+        } else {
+            if let Some(since) = since.take() {
+                add(&mut self.stretches, elapsed.saturating_sub(since));
             }
         }
     }

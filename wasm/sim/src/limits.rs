@@ -219,9 +219,10 @@ impl LimitTable {
     pub(crate) fn capacity(&self, limit: &Limit) -> FleetCapacity {
         let shares = limit.algorithm.shares();
         FleetCapacity {
-            capacity: match shares || self.algorithm.is_some() {
-                true => limit.capacity,
-                false => Capacity::UNLIMITED,
+            capacity: if shares || self.algorithm.is_some() {
+                limit.capacity
+            } else {
+                Capacity::UNLIMITED
             },
             is_promised: shares && !limit.capacity.is_unlimited(),
         }

@@ -152,8 +152,5 @@ impl Recorder {
 // === free functions ===
 
 fn part(part: f64, whole: f64) -> f64 {
-    match whole > 0.0 {
-        true => part / whole,
-        false => 1.0,
-    }
+    if whole > 0.0 { part / whole } else { 1.0 }
 }

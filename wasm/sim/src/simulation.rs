@@ -133,9 +133,10 @@ impl Simulation {
     ) -> Result<Self, Vec<ScenarioError>> {
         let scenario = scenario.completed();
         let errors = scenario.check(limits.len());
-        match errors.is_empty() {
-            true => Ok(Self::checked(scenario, LimitTable::new(limits, algorithm))),
-            false => Err(errors),
+        if errors.is_empty() {
+            Ok(Self::checked(scenario, LimitTable::new(limits, algorithm)))
+        } else {
+            Err(errors)
         }
     }
 

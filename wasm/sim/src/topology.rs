@@ -78,9 +78,10 @@ impl Topology {
         let elapsed = self.elapsed(now);
         let delays = self.delays(elapsed, from, to);
         let deliveries = self.spec.deliveries(delays, elapsed, random);
-        match self.is_cut(now, from, to) {
-            true => Vec::new(),
-            false => deliveries,
+        if self.is_cut(now, from, to) {
+            Vec::new()
+        } else {
+            deliveries
         }
     }
 

@@ -116,14 +116,15 @@ impl Scene<'_> {
                  refresh.",
                 rate_text(self.leased())
             ),
-            _ if self.settings.demand() <= capacity => match self.all_have_enough() {
-                true => format!(
-                    "All Envoys get what they want: together {wants} of {of} requests per second."
-                ),
-                false => {
+            _ if self.settings.demand() <= capacity => {
+                if self.all_have_enough() {
+                    format!(
+                        "All Envoys get what they want: together {wants} of {of} requests per second."
+                    )
+                } else {
                     format!("Together the Envoys want {wants} of {of}: leases are about to grow.")
                 }
-            },
+            }
             _ => self.overload(&wants, &of),
         }
     }

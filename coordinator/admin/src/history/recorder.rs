@@ -130,9 +130,12 @@ impl Recorder {
     pub(super) fn part(&self, selection: &WindowSelection) -> Self {
         let resources = self.resources.iter();
         let resources = resources.filter(|(id, _)| selection.admits(id));
-        let resources = resources.map(|(id, record)| match selection.has_clients() {
-            true => (id.clone(), record.clone()),
-            false => (id.clone(), record.without_clients()),
+        let resources = resources.map(|(id, record)| {
+            if selection.has_clients() {
+                (id.clone(), record.clone())
+            } else {
+                (id.clone(), record.without_clients())
+            }
         });
         Self {
             steps: self.steps,

@@ -174,11 +174,11 @@ fn what_clients_are_asked_for_and_refuse_is_seen() {
     // The answer to that was lost.
     table.tally("one", 3, counts(50, 10));
     table.tally("two", 1, counts(10, 10));
-    let seen = TrafficView {
+    let traffic = TrafficView {
         attempts_per_second: 60.0,
         refused_per_second: 20.0,
         attempts: 60,
         refused: 20,
     };
-    assert_eq!(table.detail(9).summary.traffic, seen);
+    assert_eq!(table.detail(9).summary.traffic, traffic);
 }

@@ -95,9 +95,12 @@ impl Chart {
         let sums = (0..self.ages_ms.len()).map(|at| sum(at).sum());
         let highest = sums.fold(0.0, f64::max);
         let limits = self.limits.iter().map(|limit| limit.unwrap_or(f64::NAN));
-        let near = limits.map(|limit| match highest == 0.0 || limit <= highest * 4.0 {
-            true => limit,
-            false => f64::NAN,
+        let near = limits.map(|limit| {
+            if highest == 0.0 || limit <= highest * 4.0 {
+                limit
+            } else {
+                f64::NAN
+            }
         });
         near.collect()
     }

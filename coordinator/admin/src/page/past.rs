@@ -110,8 +110,8 @@ impl Steps {
             href,
             shares: at(values),
         });
-        let seen = bands.filter(|band| band.shares.iter().any(|share| *share > 0.0));
-        let mut bands: Vec<Band> = seen.take(BANDS_MAX).collect();
+        let shown = bands.filter(|band| band.shares.iter().any(|share| *share > 0.0));
+        let mut bands: Vec<Band> = shown.take(BANDS_MAX).collect();
         bands.extend(others(&bands, &at(sums)));
         let newest = sums.len().saturating_sub(1);
         let age = |at: &usize| self.newest_age_ms + (newest - at) as u64 * self.step_ms;

@@ -41,7 +41,7 @@ pub struct BorrowedStatus {
 
 impl ParentStatus {
     pub(super) fn of(parent: &Parent, borrowed: &BTreeMap<Unit, BorrowedStats>) -> Self {
-        let seen = parent.seen();
+        let contact = parent.seen();
         let unit = |(unit, borrowed): (&Unit, &BorrowedStats)| {
             let wants = borrowed.wants.iter();
             let wants = wants.map(|(priority, wants)| (priority.to_string(), *wants));
@@ -53,9 +53,9 @@ impl ParentStatus {
             (unit.name().to_owned(), status)
         };
         Self {
-            address: seen.address,
-            answered_ms_ago: seen.answered_ago.map(ms),
-            error: seen.error,
+            address: contact.address,
+            answered_ms_ago: contact.answered_ago.map(ms),
+            error: contact.error,
             above: parent.above().to_vec(),
             units: borrowed.iter().map(unit).collect(),
         }

@@ -50,9 +50,10 @@ impl RuleStatus {
     /// Adds what another node of the cluster knows.
     pub(super) fn joined(mut self, other: Self) -> Self {
         if !other.names.is_empty() {
-            self.known_for_ms = match self.names.is_empty() {
-                true => other.known_for_ms,
-                false => self.known_for_ms.min(other.known_for_ms),
+            self.known_for_ms = if self.names.is_empty() {
+                other.known_for_ms
+            } else {
+                self.known_for_ms.min(other.known_for_ms)
             };
         }
         self.names.extend(other.names);

@@ -59,9 +59,10 @@ impl Fallback {
         };
         let capacity = policy.without_lease(unit, Some(known), Capacity::ZERO);
         let (_, burst) = policy.flow_without_lease(unit, Some(known), Capacity::ZERO);
-        let burst = match capacity.is_unlimited() {
-            true => capacity,
-            false => Capacity::from_micros(burst.as_micros()),
+        let burst = if capacity.is_unlimited() {
+            capacity
+        } else {
+            Capacity::from_micros(burst.as_micros())
         };
         Self {
             of: of.to_owned(),

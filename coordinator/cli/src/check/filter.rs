@@ -53,13 +53,12 @@ impl Filters {
             return is_filter.then_some(Self { text, found });
         };
         let is_filter = root.value.get("scopes").is_some() && root.value.get("limits").is_none();
-        let found = match is_filter {
-            true => vec![(String::new(), Found::Object(root))],
-            false => {
-                let mut found = Vec::new();
-                search(&root, &mut found);
-                found
-            }
+        let found = if is_filter {
+            vec![(String::new(), Found::Object(root))]
+        } else {
+            let mut found = Vec::new();
+            search(&root, &mut found);
+            found
         };
         (!found.is_empty()).then_some(Self { text, found })
     }

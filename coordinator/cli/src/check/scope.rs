@@ -163,9 +163,10 @@ fn others(explanation: &ScopeExplanation) -> String {
     } else {
         ""
     };
-    match named.is_empty() {
-        true => String::new(),
-        false => format!("; comes before {}{more}", named.join(", ")),
+    if named.is_empty() {
+        String::new()
+    } else {
+        format!("; comes before {}{more}", named.join(", "))
     }
 }
 

@@ -35,9 +35,10 @@ fn about(limits: &ScopeLimits) -> String {
         group,
         ..
     } = limits;
-    let shared = match canonical == scope {
-        true => String::new(),
-        false => format!(", uses the capacity of {canonical} as well"),
+    let shared = if canonical == scope {
+        String::new()
+    } else {
+        format!(", uses the capacity of {canonical} as well")
     };
     let member = group.as_ref().map_or_else(String::new, member);
     format!("{scope}{member}{shared}")

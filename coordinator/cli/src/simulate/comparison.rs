@@ -54,9 +54,10 @@ impl Comparison {
     }
 
     pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
-        match json {
-            true => print::json(self),
-            false => print::table(HEADER, self.rows()),
+        if json {
+            print::json(self)
+        } else {
+            print::table(HEADER, self.rows())
         }
     }
 }

@@ -63,9 +63,10 @@ impl ScenarioFile {
         if errors.is_empty() {
             errors.extend(too_long(&scenario));
         }
-        match errors.is_empty() {
-            true => Ok(Self { scenario, limits }),
-            false => Err(located(errors)),
+        if errors.is_empty() {
+            Ok(Self { scenario, limits })
+        } else {
+            Err(located(errors))
         }
     }
 }

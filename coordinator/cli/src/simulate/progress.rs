@@ -28,9 +28,10 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(duration: Duration) -> Self {
-        let steps = match io::stderr().is_terminal() {
-            true => STEPS_ON_TERMINAL,
-            false => STEPS_IN_LOG,
+        let steps = if io::stderr().is_terminal() {
+            STEPS_ON_TERMINAL
+        } else {
+            STEPS_IN_LOG
         };
         Self {
             duration,
@@ -46,11 +47,11 @@ impl Progress {
             return None;
         }
         self.done += 1;
-        Some(match self.done == self.steps {
-            true => self.duration,
-            false => self
-                .duration
-                .mul_f64(f64::from(self.done) / f64::from(self.steps)),
+        Some(if self.done == self.steps {
+            self.duration
+        } else {
+            self.duration
+                .mul_f64(f64::from(self.done) / f64::from(self.steps))
         })
     }
 

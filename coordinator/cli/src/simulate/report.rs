@@ -113,8 +113,8 @@ pub(super) fn fleet_chart(simulation: &Simulation, algorithm: &'static str) -> M
 
 fn save(folder: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
     let not_written = |path: &Path| format!("the report is not written: {}", path.display());
-    let made = fs::create_dir_all(folder).with_context(|| not_written(folder));
-    made.map_err(Failure::Incomplete)?;
+    let created = fs::create_dir_all(folder).with_context(|| not_written(folder));
+    created.map_err(Failure::Incomplete)?;
     for (name, text) in files {
         let path = folder.join(name);
         let written = fs::write(&path, text).with_context(|| not_written(&path));

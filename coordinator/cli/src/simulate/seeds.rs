@@ -107,9 +107,10 @@ enum Extract {
 
 impl SeedRuns {
     pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
-        match json {
-            true => print::json(self),
-            false => print::table(HEADER, self.rows()),
+        if json {
+            print::json(self)
+        } else {
+            print::table(HEADER, self.rows())
         }
     }
 
@@ -176,9 +177,10 @@ fn index(value: f64) -> String {
 
 /// Returns a number of things, or the mean of such.
 fn whole(value: f64) -> String {
-    match value.fract() == 0.0 {
-        true => format!("{value:.0}"),
-        false => format!("{value:.1}"),
+    if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.1}")
     }
 }
 

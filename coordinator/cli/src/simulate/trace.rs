@@ -26,9 +26,10 @@ pub(super) fn read_all(demand: &mut [DemandSpec], folder: &Path) -> Result<(), V
             }
         }
     }
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(errors),
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(errors)
     }
 }
 

@@ -115,12 +115,13 @@ fn row(resource: &BusyResource) -> Vec<String> {
 /// Returns the part of what was asked for lately that was refused.
 fn refused(summary: &UnitSummary) -> String {
     let traffic = &summary.traffic;
-    match traffic.attempts_per_second > 0.0 {
-        true => format!(
+    if traffic.attempts_per_second > 0.0 {
+        format!(
             "{:.1} %",
             100.0 * traffic.refused_per_second / traffic.attempts_per_second
-        ),
-        false => "-".to_owned(),
+        )
+    } else {
+        "-".to_owned()
     }
 }
 
@@ -233,8 +234,8 @@ pub(super) mod tests {
     fn drawn(status: Result<Status, String>) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(40, 10)).unwrap();
         let view = TopView::default();
-        let drawn = terminal.draw(|frame| draw(frame, &view, 50, "http://h", &status));
-        let cells = drawn.unwrap().buffer.content.chunks(40);
+        let result = terminal.draw(|frame| draw(frame, &view, 50, "http://h", &status));
+        let cells = result.unwrap().buffer.content.chunks(40);
         let lines = cells.map(|row| row.iter().map(Cell::symbol).collect());
         lines
             .map(|line: String| line.trim_end().to_owned())

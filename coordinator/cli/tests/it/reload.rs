@@ -50,8 +50,8 @@ impl Reloading {
     fn replace_by_pipe(&self) {
         let file = self.dir.path().join("tollgate.yaml");
         fs::remove_file(&file).unwrap();
-        let made = Command::new("mkfifo").arg(&file).status();
-        assert!(made.unwrap().success());
+        let created = Command::new("mkfifo").arg(&file).status();
+        assert!(created.unwrap().success());
     }
 
     /// Waits until it was counted that the file cannot be read.

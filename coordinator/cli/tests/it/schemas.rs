@@ -53,9 +53,12 @@ fn filter_takes(json: &str) -> bool {
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
-    let of_path = |path: PathBuf| match path.is_dir() {
-        true => files(&path),
-        false => vec![path],
+    let of_path = |path: PathBuf| {
+        if path.is_dir() {
+            files(&path)
+        } else {
+            vec![path]
+        }
     };
     let files = paths.flat_map(of_path);
     let is_text = |path: &PathBuf| {
@@ -68,9 +71,10 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 /// The blocks of code on a page, or all of another file, document by document.
 fn documents(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap();
-    let texts = match path.extension().is_some_and(|kind| kind == "md") {
-        true => blocks(&text),
-        false => vec![text],
+    let texts = if path.extension().is_some_and(|kind| kind == "md") {
+        blocks(&text)
+    } else {
+        vec![text]
     };
     let documents = texts.iter().flat_map(|text| text.split("\n---\n"));
     documents.map(str::to_owned).collect()

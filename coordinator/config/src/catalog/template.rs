@@ -263,23 +263,23 @@ mod tests {
         assert_eq!(filled, format!("tenant/{longest}"));
         let longer = format!("{longest}y");
         let slashes = "/".repeat(100);
-        let mut seen = Vec::new();
+        let mut scopes = Vec::new();
         for value in ["", "a\nb", "a\rb", &longer] {
             let digested = scope("tenant/{t}", &[("t", value)]).unwrap();
             assert!(digested.starts_with("tenant/sha256-"), "{digested}");
             assert_eq!(digested.len(), "tenant/sha256-".len() + 32);
-            seen.push(digested);
+            scopes.push(digested);
         }
         // Too long only together, or only once it is encoded.
         for pairs in [
             [("a", &*longest), ("b", "c")],
             [("a", &*slashes), ("b", "c")],
         ] {
-            seen.push(scope("n/{a}/{b}", &pairs).unwrap());
+            scopes.push(scope("n/{a}/{b}", &pairs).unwrap());
         }
-        seen.sort();
-        seen.dedup();
-        assert_eq!(seen.len(), 6, "all differ: {seen:?}");
+        scopes.sort();
+        scopes.dedup();
+        assert_eq!(scopes.len(), 6, "all differ: {scopes:?}");
     }
 
     #[test]

@@ -77,12 +77,12 @@ async fn a_write_is_in_the_catalog_when_it_is_answered() {
     let writer = writer().await;
     let created = writer.put(GroupKind, "gold", group(5), ANY).await.unwrap();
     assert!(created.created);
-    let seen = writer.catalog().group("gold").unwrap();
-    assert_eq!(seen.revision, Some(created.revision));
+    let gold = writer.catalog().group("gold").unwrap();
+    assert_eq!(gold.revision, Some(created.revision));
     let replaced = writer.put(GroupKind, "gold", group(6), ANY).await.unwrap();
     assert!(!replaced.created && replaced.revision > created.revision);
-    let seen = writer.catalog().group("gold").unwrap();
-    assert_eq!(seen.value.spec(), group(6));
+    let gold = writer.catalog().group("gold").unwrap();
+    assert_eq!(gold.value.spec(), group(6));
 
     writer
         .put(TENANT, "acme", attach("gold"), ANY)

@@ -116,15 +116,15 @@ impl EtcdBuckets {
         let Epoch(epoch) = origin.epoch;
         operations.push(TxnOp::put(self.last(shard), epoch.to_string(), None));
         let txn = Txn::new().when([self.is_master(origin), is_next]);
-        let made = self.link.txn(WRITE_LIMIT, txn.and_then(operations)).await;
-        let made = made.map_err(|error| self.failed(&error))?;
-        if !made.succeeded() {
+        let written = self.link.txn(WRITE_LIMIT, txn.and_then(operations)).await;
+        let written = written.map_err(|error| self.failed(&error))?;
+        if !written.succeeded() {
             return Err(BucketStoreError {
                 is_master_unsure: true,
                 ..self.error(&"another node, or an earlier write, was first")
             });
         }
-        let at = made.header().map(ResponseHeader::revision);
+        let at = written.header().map(ResponseHeader::revision);
         self.written().extend(at.map(|at| (shard, at)));
         Ok(())
     }

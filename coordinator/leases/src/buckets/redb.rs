@@ -100,8 +100,8 @@ impl BucketFile {
 impl BucketStore for RedbBuckets {
     async fn load(&self, _: Origin, now: Duration) -> Result<StoredBuckets, BucketStoreError> {
         if !self.0.path.exists() {
-            let made = self.run(|database| write(database, [].into_iter())).await;
-            if let Err(error) = made {
+            let written = self.run(|database| write(database, [].into_iter())).await;
+            if let Err(error) = written {
                 // As in a folder that is read-only. Each write says so again.
                 tracing::warn!(%error, "buckets: cannot be stored; a crash of this coordinator would fill them");
             }
@@ -149,7 +149,7 @@ impl BucketStore for RedbBuckets {
 fn load(database: &Database, now: Duration) -> Result<(StoredBuckets, Vec<String>), redb::Error> {
     let transaction = database.begin_read()?;
     let table = match transaction.open_table(BUCKETS) {
-        // Made, but the process ended before its first transaction.
+        // The file is there, but the process ended before its first transaction.
         Err(TableError::TableDoesNotExist(_)) => return Ok(Default::default()),
         table => table?,
     };

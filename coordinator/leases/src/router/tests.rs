@@ -115,7 +115,7 @@ fn members_that_share_a_pool_are_in_one_shard_and_others_are_spread() {
     for member in ["tenant/t0", "tenant/t1", "namespace/t3/a"] {
         assert_eq!(shard(member), shard("group/gold"), "{member}");
     }
-    let seen: std::collections::BTreeSet<_> =
+    let shards: std::collections::BTreeSet<_> =
         (10..200).map(|i| shard(&format!("tenant/t{i}"))).collect();
-    assert!(seen.len() > 50, "{}", seen.len());
+    assert!(shards.len() > 50, "{}", shards.len());
 }

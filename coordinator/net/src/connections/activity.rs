@@ -70,7 +70,7 @@ struct State {
 pub(super) struct ConnectionRank {
     /// Its progress.
     pub(super) stage: Stage,
-    /// Whose turn it is. On its client's, that keeps us waiting.
+    /// The side that has to act next; a client that has to and does not keeps the coordinator waiting.
     pub(super) turn: Turn,
 }
 

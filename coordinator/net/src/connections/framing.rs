@@ -79,15 +79,15 @@ mod tests {
         let body = [message(0), message(7), message(300), message(0)].concat();
         for size in 1..=body.len() {
             let mut framing = MessageFraming::default();
-            let mut seen = MessageProgress::default();
+            let mut progress = MessageProgress::default();
             for piece in body.chunks(size) {
-                seen = framing.read(piece);
+                progress = framing.read(piece);
             }
             let whole = MessageProgress {
                 complete: 4,
                 begun: 0,
             };
-            assert_eq!(seen, whole, "pieces of {size}");
+            assert_eq!(progress, whole, "pieces of {size}");
         }
     }
 

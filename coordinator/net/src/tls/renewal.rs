@@ -103,35 +103,35 @@ impl<S: TlsSource> Renewal<S> {
 
     /// Takes `read` if it is new and good; tells once if it is new and stays bad.
     fn look(&mut self, read: Result<TlsContents, TlsError>) {
-        let seen = read.as_ref().ok().map(TlsContents::fingerprint);
-        if seen == self.settled {
+        let fingerprint = read.as_ref().ok().map(TlsContents::fingerprint);
+        if fingerprint == self.settled {
             self.suspect = None;
             return;
         }
         let loaded = read.and_then(|contents| self.source.make(&contents));
         match loaded {
-            Ok(loaded) => self.take(seen, loaded),
-            Err(error) if self.suspect == Some(seen) => self.refuse(seen, &error),
-            Err(_) => self.suspect = Some(seen),
+            Ok(loaded) => self.take(fingerprint, loaded),
+            Err(error) if self.suspect == Some(fingerprint) => self.refuse(fingerprint, &error),
+            Err(_) => self.suspect = Some(fingerprint),
         }
     }
 
-    fn take(&mut self, seen: Fingerprint, loaded: LoadedTls<S::Output>) {
+    fn take(&mut self, fingerprint: Fingerprint, loaded: LoadedTls<S::Output>) {
         tracing::info!(
             certificate = self.owner.name(),
             "tls: new certificate in use"
         );
         self.metrics.count_taken(self.owner, loaded.expires);
         self.value.send_replace(loaded.value);
-        self.settled = seen;
+        self.settled = fingerprint;
         self.suspect = None;
     }
 
-    fn refuse(&mut self, seen: Fingerprint, error: &TlsError) {
+    fn refuse(&mut self, fingerprint: Fingerprint, error: &TlsError) {
         let certificate = self.owner.name();
         tracing::error!(certificate, %error, "tls: new certificate refused, the old one stays in use");
         self.metrics.count_refused(self.owner);
-        self.settled = seen;
+        self.settled = fingerprint;
         self.suspect = None;
     }
 }

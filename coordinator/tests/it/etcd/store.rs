@@ -83,13 +83,13 @@ async fn what_either_node_writes_both_have_and_one_of_two_conflicting_writes_win
 
     for round in 0..20 {
         let name = format!("g{round}");
-        let made = a
+        let created = a
             .put(GroupKind, &name, group(1), ANY)
             .await
             .unwrap()
             .revision;
         // Both want to be the next to change it.
-        let expect = Precondition::Revision(made);
+        let expect = Precondition::Revision(created);
         let (one, other) = tokio::join!(
             a.put(GroupKind, &name, group(2), expect),
             b.put(GroupKind, &name, group(3), expect)
@@ -257,10 +257,10 @@ async fn what_cannot_be_read_is_skipped_and_a_newer_format_is_not_written_to() {
         "{\"revision\": 99, \"spec\": {}, \"newer\": 1}",
     )
     .await;
-    let seen = until(&a, |catalog| catalog.group("after").is_some()).await;
-    assert_eq!(seen.group("good").unwrap().value.spec(), group(1));
+    let catalog = until(&a, |catalog| catalog.group("after").is_some()).await;
+    assert_eq!(catalog.group("good").unwrap().value.spec(), group(1));
     assert_eq!(bad().await, "4");
-    assert!(seen.group("bad").is_none());
+    assert!(catalog.group("bad").is_none());
     // A good record in its place repairs it.
     a.put(GroupKind, "bad", group(2), ANY).await.unwrap();
 

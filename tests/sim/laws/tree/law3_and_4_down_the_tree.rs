@@ -83,9 +83,10 @@ fn divide<'a>(
     shares: &mut Vec<(ClientView<'a>, f64)>,
 ) {
     let own = facts(fleet).place(coordinator).limit.capacity;
-    let capacity = match own.is_unlimited() || coordinator == 0 {
-        true => capacity,
-        false => capacity.min(own.as_f64()),
+    let capacity = if own.is_unlimited() || coordinator == 0 {
+        capacity
+    } else {
+        capacity.min(own.as_f64())
     };
     let clients: Vec<_> = facts(fleet)
         .clients_at(&fleet.simulation, coordinator)

@@ -69,13 +69,14 @@ impl IdealLimit {
         Self {
             unit,
             capacity: Capacity::UNLIMITED,
-            meter: match unit.is_concurrency() {
-                true => Meter::InFlight { ideal: 0, fleet: 0 },
-                false => Meter::Rate {
+            meter: if unit.is_concurrency() {
+                Meter::InFlight { ideal: 0, fleet: 0 }
+            } else {
+                Meter::Rate {
                     ideal: bucket,
                     fleet: bucket,
                     explained: bucket,
-                },
+                }
             },
             parent: None,
             asked: 0,
@@ -236,9 +237,10 @@ impl IdealLimit {
 
     /// Returns the most requests in flight.
     fn permits(&self) -> u64 {
-        match self.is_bounded() {
-            true => self.capacity.as_micros() / MICRO,
-            false => u64::MAX,
+        if self.is_bounded() {
+            self.capacity.as_micros() / MICRO
+        } else {
+            u64::MAX
         }
     }
 

@@ -87,11 +87,12 @@ impl Process {
         }
         let of = |case| tally.of(case);
         let ended = of(Case::WentOn) + of(Case::TimedOut) + of(Case::Left);
-        match of(Case::Joined) == ended + waiting {
-            true => Ok(()),
-            false => Err(format!(
+        if of(Case::Joined) == ended + waiting {
+            Ok(())
+        } else {
+            Err(format!(
                 "{ended} ended of those that waited, {waiting} wait"
-            )),
+            ))
         }
     }
 

@@ -212,9 +212,10 @@ impl<'a> ClientView<'a> {
     /// Returns the tokens that requests would take that come now, per second: zero while some of them
     /// may not use the limit, or use another as well.
     pub fn asked_for(&self) -> f64 {
-        match self.client.limit_is_all {
-            true => self.demand() * self.client.demand.usual as f64,
-            false => 0.0,
+        if self.client.limit_is_all {
+            self.demand() * self.client.demand.usual as f64
+        } else {
+            0.0
         }
     }
 
@@ -270,11 +271,12 @@ impl<'a> ClientView<'a> {
         }
         let held = self.process.check_permits(self.resource())?;
         let counted = self.limiter().map_or(0, ConcurrencyLimiter::held);
-        match counted < held || !self.misses_permits() && counted > held {
-            true => Err(format!(
+        if counted < held || !self.misses_permits() && counted > held {
+            Err(format!(
                 "workers hold {held} permits, {counted} are counted"
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 

@@ -364,13 +364,12 @@ impl Worker {
         if open.bytes != [0; 2] && is_remembered {
             self.begin_body(process, stream, &open);
         }
-        match open.takes.is_zero() {
-            true => self.end(process, stream),
-            false => {
-                let at = process.now().saturating_add(open.takes);
-                let counted = is_remembered.then_some(open.scope);
-                self.ends.push(Reverse((at, stream, counted)));
-            }
+        if open.takes.is_zero() {
+            self.end(process, stream)
+        } else {
+            let at = process.now().saturating_add(open.takes);
+            let counted = is_remembered.then_some(open.scope);
+            self.ends.push(Reverse((at, stream, counted)));
         }
         is_remembered
     }

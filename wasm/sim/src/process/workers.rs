@@ -160,9 +160,10 @@ impl Workers {
         is_bulky: bool,
     ) {
         let task = Task::Request(worker as u32, request, is_bulky);
-        match self.interleaves() {
-            true => self.tasks.borrow_mut().push(task),
-            false => self.perform(task),
+        if self.interleaves() {
+            self.tasks.borrow_mut().push(task)
+        } else {
+            self.perform(task)
         }
     }
 
@@ -170,9 +171,10 @@ impl Workers {
     pub(super) fn run(self: &Rc<Self>) {
         for worker in 0..self.workers.len() {
             let mut due = self.workers[worker].borrow_mut().due(self.now());
-            match self.interleaves() {
-                true => self.tasks.borrow_mut().append(&mut due),
-                false => due.into_iter().for_each(|task| self.perform(task)),
+            if self.interleaves() {
+                self.tasks.borrow_mut().append(&mut due)
+            } else {
+                due.into_iter().for_each(|task| self.perform(task))
             }
         }
         self.finish();
@@ -212,12 +214,13 @@ impl Workers {
             let mut random = self.random.borrow_mut();
             (random.happens(LOST_WITHIN), random.between(0, ACCESSES_MAX))
         };
-        match within && cfg!(panic = "unwind") {
-            true => self.doom.set(Some(Doom {
+        if within && cfg!(panic = "unwind") {
+            self.doom.set(Some(Doom {
                 worker: worker as u32,
                 accesses,
-            })),
-            false => self.replace(worker, &mut self.workers[worker].borrow_mut()),
+            }))
+        } else {
+            self.replace(worker, &mut self.workers[worker].borrow_mut())
         }
     }
 

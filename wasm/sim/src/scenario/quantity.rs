@@ -28,7 +28,7 @@ pub struct QuantityError(String);
 
 /// Value that is written as one word or number, or else as a mapping.
 pub(super) trait Scalar: FromStr<Err = QuantityError> {
-    /// What may be written.
+    /// Description of the values that may be written, for errors.
     const EXPECTED: &'static str;
 
     /// Reads it from a mapping.
@@ -69,9 +69,10 @@ impl FromStr for Span {
         let example = "write it as `80ms`, `10s`, `1m30s` or `2h`";
         let span = humantime::parse_duration(text)
             .map_err(|cause| wrong(format!("no length of time; {example}: {cause}")))?;
-        match span <= Self::MAX.0 {
-            true => Ok(Self(span)),
-            false => Err(wrong("longer than 876000h, a hundred years".to_owned())),
+        if span <= Self::MAX.0 {
+            Ok(Self(span))
+        } else {
+            Err(wrong("longer than 876000h, a hundred years".to_owned()))
         }
     }
 }
@@ -89,9 +90,10 @@ impl<'de> Deserialize<'de> for Span {
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let nanos = self.0.as_nanos();
-        match nanos.is_multiple_of(1_000_000) {
-            true => to.collect_str(&format_args!("{}ms", nanos / 1_000_000)),
-            false => to.collect_str(&format_args!("{}us", nanos as f64 / 1e3)),
+        if nanos.is_multiple_of(1_000_000) {
+            to.collect_str(&format_args!("{}ms", nanos / 1_000_000))
+        } else {
+            to.collect_str(&format_args!("{}us", nanos as f64 / 1e3))
         }
     }
 }
@@ -114,9 +116,10 @@ impl FromStr for Amount {
             return Err(wrong("no number from 0 on"));
         }
         let amount = Self(number);
-        match amount <= Self::MAX {
-            true => Ok(amount),
-            false => Err(wrong("more than 1000M, the largest number")),
+        if amount <= Self::MAX {
+            Ok(amount)
+        } else {
+            Err(wrong("more than 1000M, the largest number"))
         }
     }
 }

@@ -257,9 +257,10 @@ impl Simulation {
                 continue;
             }
             envoy.is_wanted = wanted;
-            match wanted {
-                true => self.plan_start(index, Duration::ZERO),
-                false => leaving.push(index),
+            if wanted {
+                self.plan_start(index, Duration::ZERO)
+            } else {
+                leaving.push(index)
             }
         }
         self.end(leaving, drain.0, Duration::ZERO);

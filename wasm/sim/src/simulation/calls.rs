@@ -194,9 +194,10 @@ impl Simulation {
                 self.reached.count(Case::OfDeadRun);
             }
         }
-        let answer = match coordinator.is_down() {
-            true => Err("connection refused".to_owned()),
-            false => Ok(coordinator.refresh(now, (&refresh, receiver), &self.limits)),
+        let answer = if coordinator.is_down() {
+            Err("connection refused".to_owned())
+        } else {
+            Ok(coordinator.refresh(now, (&refresh, receiver), &self.limits))
         };
         self.note_answer(&refresh, &answer);
         self.attend_coordinator(index);

@@ -55,9 +55,10 @@ impl Simulation {
     /// Names to `client` on a stream from now on; a coordinator without a master ends it.
     pub(super) fn watch(&mut self, index: usize, watcher: Watcher, client: ClientId) {
         let coordinator = &mut self.coordinators[index];
-        match coordinator.is_down() {
-            true => self.send_end(index, watcher),
-            false => coordinator.watch(client, watcher),
+        if coordinator.is_down() {
+            self.send_end(index, watcher)
+        } else {
+            coordinator.watch(client, watcher)
         }
     }
 

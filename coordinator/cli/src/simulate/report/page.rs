@@ -183,9 +183,10 @@ fn charts(record: &RunRecord<'_>) -> Markup {
 }
 
 fn scope_chart(record: &RunRecord<'_>, number: usize, name: &str) -> Markup {
-    let title = match record.is_unlimited(number) {
-        true => format!("{name}, unlimited"),
-        false => name.to_owned(),
+    let title = if record.is_unlimited(number) {
+        format!("{name}, unlimited")
+    } else {
+        name.to_owned()
     };
     let lines = rates(record, |sample| {
         let scope = sample.scopes.get(number).copied().unwrap_or_default();

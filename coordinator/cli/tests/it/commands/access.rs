@@ -113,8 +113,8 @@ fn bad_options_are_refused_before_anything_is_sent() {
 #[test]
 fn roles_decide_and_a_refusal_says_which_is_needed() {
     let tokens = ["viewer", "admin"].map(|role| {
-        let made = say(&["token", "--name", role, "--role", role], "").done();
-        let (token, line) = made.trim_end().split_once('\n').unwrap();
+        let token = say(&["token", "--name", role, "--role", role], "").done();
+        let (token, line) = token.trim_end().split_once('\n').unwrap();
         (token.to_owned(), line.to_owned())
     });
     let [(viewer, first), (admin, second)] = tokens;

@@ -80,12 +80,12 @@ fn help_has_the_options_that_the_command_uses_and_no_others() {
 
 #[test]
 fn a_new_token_lets_in_whom_its_line_says() {
-    let made = say(&["token", "--name", "ci", "--role", "admin"], "").done();
-    let (token, line) = made.trim_end().split_once('\n').unwrap();
-    assert!(token.starts_with("tollgate_"), "{made}");
+    let token = say(&["token", "--name", "ci", "--role", "admin"], "").done();
+    let (token, line) = token.trim_end().split_once('\n').unwrap();
+    assert!(token.starts_with("tollgate_"), "{token}");
     assert!(
         !line.contains(token.strip_prefix("tollgate_").unwrap()),
-        "{made}"
+        "{token}"
     );
     let server = Server::with(&format!("{}\nadmin:\n  tokens:\n  {line}", super::CONFIG));
     let url = server.url.as_str();

@@ -138,10 +138,13 @@ fn a_raise_holds_over_the_file_until_it_is_undone() {
         let limits = server.json(&format!("get limit {scope}"));
         limits["own"]["units"]["requests"]["capacity"].as_f64()
     };
-    let said = server
+    let output = server
         .say("raise tenant/acme --requests 2k --burst 4k --for 1h")
         .done();
-    assert!(said.starts_with("tenant/acme is raised until 2"), "{said}");
+    assert!(
+        output.starts_with("tenant/acme is raised until 2"),
+        "{output}"
+    );
     assert_eq!(rate("tenant/acme"), Some(2000.0));
     let shown = server.say("get limit tenant/acme").done();
     assert!(shown.contains("raised until 2"), "{shown}");

@@ -153,9 +153,12 @@ fn wrong_coordinators_are_refused_by_parser_and_schema() {
         schema.is_valid(&value)
     };
     let file = |sections: &str| format!("{sections}\nlimits: []");
-    let limits = |fields: &str| match fields.starts_with("match") {
-        true => format!("limits: [{{{fields}}}]"),
-        false => format!("limits: [{{match: a, {fields}}}]"),
+    let limits = |fields: &str| {
+        if fields.starts_with("match") {
+            format!("limits: [{{{fields}}}]")
+        } else {
+            format!("limits: [{{match: a, {fields}}}]")
+        }
     };
     let none = [
         "".to_owned(),

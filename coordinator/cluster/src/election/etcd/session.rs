@@ -200,26 +200,26 @@ impl Session {
     /// if etcd does not have this node any more.
     async fn look(&mut self, publisher: &ElectionPublisher) -> bool {
         self.metrics.set_term(self.deadline.left());
-        let seen = ClusterView::look(&self.link, &self.keys, self.shards, self.settings).await;
-        let seen = match seen {
-            Ok(seen) => seen,
+        let view = ClusterView::look(&self.link, &self.keys, self.shards, self.settings).await;
+        let view = match view {
+            Ok(view) => view,
             Err(error) => {
                 self.metrics.errors.inc();
                 tracing::warn!(%error, "election: cannot watch the masters");
                 return true;
             }
         };
-        if !seen.has(&self.peer.node) {
+        if !view.has(&self.peer.node) {
             return false;
         }
-        say(publisher, seen.masters());
+        say(publisher, view.masters());
         let led = self.led.iter();
         let led = led.map(|(shard, led)| (*shard, led.term.epoch()));
         let led: Vec<_> = led.collect();
         let now = since_boot(boot_time());
         let mine = (&*self.peer.node, &*led);
-        seen.note_vacancies(now, mine, &self.spent, &mut self.vacancies);
-        for step in seen.steps(&self.peer.node, &led) {
+        view.note_vacancies(now, mine, &self.spent, &mut self.vacancies);
+        for step in view.steps(&self.peer.node, &led) {
             self.begin(publisher, step).await;
         }
         true

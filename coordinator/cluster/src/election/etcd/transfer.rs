@@ -96,9 +96,9 @@ impl SnapshotTransfer {
             None => None,
         };
         let term = self.keys.term(self.shard);
-        let seen = Compare::mod_revision(term.clone(), CompareOp::Equal, left.revision);
+        let unchanged = Compare::mod_revision(term.clone(), CompareOp::Equal, left.revision);
         let all = DeleteOptions::new().with_prefix();
-        let txn = Txn::new().when([self.stands(epoch), seen]).and_then([
+        let txn = Txn::new().when([self.stands(epoch), unchanged]).and_then([
             TxnOp::put(term, epoch.0.to_string(), None),
             TxnOp::delete(self.keys.snapshot(self.shard), Some(all)),
         ]);

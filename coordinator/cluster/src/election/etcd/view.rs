@@ -57,16 +57,16 @@ impl ClusterView {
             return Err(StepError::TooMany(found.count()));
         }
         let revision = found.header().map_or(0, ResponseHeader::revision);
-        let mut seen = Self {
+        let mut view = Self {
             shards,
             revision: settings.epoch(revision),
             members: Vec::new(),
             candidates: Vec::new(),
         };
         for pair in found.kvs() {
-            seen.take(keys, settings, pair);
+            view.take(keys, settings, pair);
         }
-        Ok(seen)
+        Ok(view)
     }
 
     /// Whether etcd has `node` as alive.

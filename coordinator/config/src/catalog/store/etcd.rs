@@ -160,13 +160,13 @@ impl Store for EtcdStore {
         self.may_write()?;
         let changes = !batch.changes.is_empty() || batch.shared.is_some();
         let transaction = self.transaction(batch);
-        let made = self.link.call(CALL_LIMIT, async |client| {
+        let written = self.link.call(CALL_LIMIT, async |client| {
             client.kv_client().txn(transaction).await
         });
-        let answer = made.await.map_err(|error| self.failed(&error))?;
+        let answer = written.await.map_err(|error| self.failed(&error))?;
         if answer.succeeded() {
-            let made = answer.header().filter(|_| changes);
-            let at = made.map_or(self.guard.changed, |header| header.revision());
+            let header = answer.header().filter(|_| changes);
+            let at = header.map_or(self.guard.changed, |header| header.revision());
             return Ok(ApplyOutcome::Shared(position(at)));
         }
         // The guard was deleted after it was read.

@@ -108,8 +108,11 @@ async fn until(
 async fn what_one_writes_the_other_has() {
     let (_, a, b) = pair().await;
     let first = a.put(GroupKind, "gold", group(5), ANY).await.unwrap();
-    let seen = until(&b, |catalog| catalog.group("gold").is_some()).await;
-    assert_eq!(seen.group("gold").unwrap().revision, Some(first.revision));
+    let catalog = until(&b, |catalog| catalog.group("gold").is_some()).await;
+    assert_eq!(
+        catalog.group("gold").unwrap().revision,
+        Some(first.revision)
+    );
     // The other writer can write on top of it.
     let expect = Precondition::Revision(first.revision);
     let second = b.put(GroupKind, "gold", group(6), expect).await.unwrap();
@@ -242,15 +245,15 @@ async fn a_record_that_makes_no_sense_is_skipped_and_the_rest_goes_on() {
     );
     store.write(key("other"), Some("\u{0}"));
     store.write(key("plain"), Some("{\"revision\": 9, \"spec\": {}}"));
-    let seen = until(&a, |catalog| catalog.group("plain").is_some()).await;
-    assert_eq!(seen.group("gold").unwrap().value.spec(), group(5));
-    assert!(seen.group("other").is_none());
+    let catalog = until(&a, |catalog| catalog.group("plain").is_some()).await;
+    assert_eq!(catalog.group("gold").unwrap().value.spec(), group(5));
+    assert!(catalog.group("other").is_none());
     // A record written past the API takes effect even if it is in use.
     let attached = a.put(TENANT, "acme", attach("plain"), ANY).await;
     attached.unwrap();
     store.write(key("plain"), None);
-    let seen = until(&a, |catalog| catalog.group("plain").is_none()).await;
-    assert_eq!(seen.missing_groups().count(), 1);
+    let catalog = until(&a, |catalog| catalog.group("plain").is_none()).await;
+    assert_eq!(catalog.missing_groups().count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -324,7 +324,7 @@ fn no_more_buckets_are_stored_than_may_be() {
     site.after(60);
     assert_eq!(site.draw_of("tenant/c", 2, 1), 1);
     assert_eq!((site.store.len(), site.server.durable_count()), (1, 1));
-    // What a store has of scopes that nobody asks for counts until it is full.
+    // Stored buckets of scopes that no client asks for count until they are full.
     site.now = site.now.saturating_add(Duration::from_secs(1));
     let stored = site
         .store

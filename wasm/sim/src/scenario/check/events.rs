@@ -109,9 +109,10 @@ impl Check<'_> {
         let known: Vec<_> = known.into_iter().filter(|name| !name.is_empty()).collect();
         let known = known.into_iter().map(String::as_str).collect::<Vec<_>>();
         self.ensure(is_known, &join(field, "region"), || {
-            match known.is_empty() {
-                true => format!("{region:?} is no region; Envoys and coordinators name none"),
-                false => format!("{region:?} is none of {}", known.join(", ")),
+            if known.is_empty() {
+                format!("{region:?} is no region; Envoys and coordinators name none")
+            } else {
+                format!("{region:?} is none of {}", known.join(", "))
             }
         });
     }
