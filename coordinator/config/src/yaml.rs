@@ -9,11 +9,11 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 use serde_saphyr::{Error, Location, MessageFormatter as _, UserMessageFormatter};
 use tollgate_core::lease::Unit;
+use tollgate_core::quantity::{QuantityUnit, parse};
 
 use super::fields::unknown_field;
 use super::{ENTRIES_MAX, FILE_LEN_MAX};
 use crate::catalog::check::{ConfigError, ConfigErrors, join};
-use tollgate_core::quantity::{QuantityUnit, parse};
 
 /// The most scalars, lists and mappings in a file, also those that aliases stand for.
 const NODES_MAX: usize = 50 * ENTRIES_MAX;

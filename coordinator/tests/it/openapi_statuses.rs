@@ -17,11 +17,9 @@ use tollgate_config::writer::CatalogWriter;
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 use tollgate_core::lease_server::{DRAINS_MAX, Start};
+use tollgate_leases::DriverSettings;
 use tollgate_leases::metrics::LeaseMetrics;
-use tollgate_leases::nudges::Nudges;
-use tollgate_leases::rules::RuleNames;
 use tollgate_leases::shards::ShardSupervisor;
-use tollgate_leases::{DriverSettings, LeaseCount};
 use tollgate_net::clock::Clock;
 use tollgate_observe::metrics::{Exporter, registry};
 
@@ -212,16 +210,10 @@ async fn ended() -> SocketAddr {
     let writer = CatalogWriter::new(store, config.clone(), clock, CatalogMetrics::default());
     let (writer, catalog) = writer.await.unwrap();
     let settings = DriverSettings {
-        bounds: config.bounds,
-        leases: LeaseCount::default(),
         catalog: catalog.watch(),
-        shards: None,
-        start: Start::Fresh,
         clock,
         metrics: metrics.clone(),
-        nudges: Nudges::default(),
-        rules: RuleNames::default(),
-        buckets: None,
+        ..DriverSettings::alone(config.clone())
     };
     let (supervisor, mut shards) = ShardSupervisor::new(settings, None);
     let (election, events) = mpsc::channel(1);

@@ -8,13 +8,13 @@ use tollgate_admin::view::{
     Amount, BucketView, ResourceClient, ScopeDetail, ScopeLimits, TrafficView, UnitDetail,
     UnitSummary,
 };
+use tollgate_core::quantity::duration_text;
 
 use super::limit;
 use crate::client::{Call, Client};
 use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::print;
-use tollgate_core::quantity::duration_text;
 
 /// The most throttled clients that are named in a line; the table has all.
 const NAMED_MAX: usize = 3;

@@ -6,10 +6,10 @@ use ratatui::style::{Style, Stylize as _};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
 use tollgate_admin::view::{Amount, BusyResource, Status, UnitSummary};
+use tollgate_core::quantity::duration_text;
 
 use super::keys::TopView;
 use crate::{print, status};
-use tollgate_core::quantity::duration_text;
 
 /// Length of a bar, in characters.
 const BAR_LEN: usize = 20;

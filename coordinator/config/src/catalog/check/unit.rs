@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use tollgate_core::lease::{Priority, Unit};
 use tollgate_core::limit::{Algorithm, Limit, LimitError, Part, SafeCapacity};
+use tollgate_core::quantity::{QuantityError, QuantityUnit, of_period, parse, parse_rate};
 use tollgate_core::units::{Capacity, Tokens};
 
 use super::values::one_of;
 use super::{Check, Rule, join, milliseconds};
 use crate::catalog::limits::UnitLimits;
 use crate::catalog::spec::{LocatedScalar, LocatedValue, UnitFields, Units};
-use tollgate_core::quantity::{QuantityError, QuantityUnit, of_period, parse, parse_rate};
 
 /// Returns the algorithm that `text` names.
 pub(crate) fn algorithm_named(text: &str) -> Option<Algorithm> {
