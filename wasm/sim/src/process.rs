@@ -216,8 +216,8 @@ impl Process {
         let clock = Clock::new(now, kind.drift_ppm, &mut random);
         let local = clock.at(now);
         let process = u128::from(random.bits()) << 64 | u128::from(random.bits());
-        let kept = NonZeroU64::MIN.saturating_add(started.into());
-        let name = ProcessName::new(node, process, kind.keeps_id.then_some(kept));
+        let runs = NonZeroU64::MIN.saturating_add(started.into());
+        let name = ProcessName::new(node, process, kind.keeps_id.then_some(runs));
         Self {
             observations: inspection.map(|inspection| Observations::new(inspection, &streams)),
             workers: Workers::new(local, (kind, scopes), name.clone(), &mut random),

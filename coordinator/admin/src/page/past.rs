@@ -227,12 +227,12 @@ mod tests {
             step_ms: 5000,
             resources: vec![
                 resource("a", 30.0),
-                resource("stranger", 90.0),
+                resource("other", 90.0),
                 resource("b", 10.0),
             ],
             ..HistoryOverview::default()
         };
-        let is_member = |scope: &str| scope != "stranger";
+        let is_member = |scope: &str| scope != "other";
         let chart = of_members(&history, "requests", is_member).unwrap();
         let names = chart.bands.iter().map(|one| one.name.as_deref());
         assert_eq!(names.collect::<Vec<_>>(), [Some("a"), Some("b")]);

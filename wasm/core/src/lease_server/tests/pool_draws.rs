@@ -98,7 +98,7 @@ impl Site {
         let name = std::format!("e/{client}");
         let run = ClientRun::only(ClientId::new(&name).unwrap());
         let resource = ResourceId::new(scope, Unit::Requests).unwrap();
-        let drawn = self.granted.get(&(scope, client)).copied();
+        let granted = self.granted.get(&(scope, client)).copied();
         let wants = Capacity::from_whole(self.wants.get(scope).copied().unwrap_or(1));
         let attempts = self.attempts.entry((scope, client)).or_default();
         *attempts += needs;
@@ -112,7 +112,7 @@ impl Site {
         let request = LeaseRequest {
             draw: Some(DrawRequest {
                 account: 1,
-                drawn: drawn.unwrap_or(Tokens::ZERO),
+                drawn: granted.unwrap_or(Tokens::ZERO),
                 needs: Tokens::from_whole(needs),
                 first: Tokens::ONE,
                 spent_for: self.spent_for,

@@ -58,10 +58,10 @@ impl Pair {
     fn draw(&mut self) -> DrawResult {
         self.limiter.count(self.now, 1);
         loop {
-            let drawn = self.limiter.draw(self.now, &self.policy, Tokens::ONE, 1);
-            match drawn {
+            let result = self.limiter.draw(self.now, &self.policy, Tokens::ONE, 1);
+            match result {
                 DrawResult::Pending { .. } => self.step(),
-                drawn => return drawn,
+                result => return result,
             }
         }
     }

@@ -78,9 +78,9 @@ fn a_coordinator_that_crashes_brings_no_token_back() {
     let events = ["20s", "50s", "80s"].map(|at| json!({"at": at, "crash": crash}));
     let more = json!({"duration": "120s", "events": events});
     let crashes = |defect| beside_ideal((3, 1.0), (0.01, 10), more.clone(), defect).1;
-    let kept = crashes(None);
-    assert_eq!(kept.beyond_rest, 0.0, "{kept:?}");
-    assert!(kept.admitted >= kept.ideal, "{kept:?}");
+    let durable = crashes(None);
+    assert_eq!(durable.beyond_rest, 0.0, "{durable:?}");
+    assert!(durable.admitted >= durable.ideal, "{durable:?}");
     let lost = crashes(Some(Defect::ForgottenBuckets));
     assert!(lost.beyond_rest >= 9.0, "{lost:?}");
 }

@@ -179,12 +179,12 @@ fn tokens_of_a_lease_stay_when_it_draws_from_now_on() {
     assert_eq!(p.limiter.draws.balance(), left);
     let request = p.ask_at_its_time();
     let draw = request.draw.unwrap();
-    let kept = draw.holds.as_micros();
-    assert_eq!(kept + draw.returns.as_micros(), left.unsigned_abs());
+    let held = draw.holds.as_micros();
+    assert_eq!(held + draw.returns.as_micros(), left.unsigned_abs());
 
     assert!(p.answer(request.sequence, 1, &answer(100)));
     let balance = p.limiter.bucket.balance(p.now);
-    assert_eq!(balance.unsigned_abs(), kept, "and when it is leased again");
+    assert_eq!(balance.unsigned_abs(), held, "and when it is leased again");
     assert_eq!(p.limiter.draws.balance(), 0);
 }
 
