@@ -8,6 +8,7 @@
 //! - A value that no scope can have, for it is empty, too long or has control characters, stands there
 //!   as its SHA-256. To leave such requests without a limit would be an invitation.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
@@ -23,6 +24,8 @@ const KEY_LEN_MAX: usize = 200;
 pub const DIGEST_PREFIX: &str = "sha256-";
 /// Bytes of a digest that are shown: enough that no two values meet.
 const DIGEST_LEN: usize = 16;
+/// Length of a digest's text.
+const DIGEST_TEXT_LEN: usize = DIGEST_PREFIX.len() + 2 * DIGEST_LEN;
 
 /// Template of scopes, such as `tenant/{tenant}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,23 +110,33 @@ impl Template {
     /// `value` returns a value of a key by its place among the values of that key: in
     /// `{a}/{b}/{a}` the key `a` has the places 0 and 1.
     pub fn scope<'a>(&self, value: impl Fn(&str, usize) -> Option<&'a str>) -> Option<String> {
-        let keys = self.keys().count();
-        let mut scope = String::new();
+        let is_one_of_several = self.keys().count() > 1;
+        let mut texts = Vec::with_capacity(self.parts.len());
         for (i, part) in self.parts.iter().enumerate() {
-            match part {
-                Part::Text(text) => scope.push_str(text),
+            texts.push(match part {
+                Part::Text(text) => Cow::Borrowed(text.as_str()),
                 Part::Value(key) => {
                     let earlier = self.parts.iter().take(i);
                     let place = earlier.filter(|earlier| *earlier == part).count();
-                    push_value(&mut scope, value(key, place)?, keys > 1);
+                    Cow::Owned(value_text(value(key, place)?, is_one_of_several))
                 }
+            });
+        }
+        loop {
+            let scope = texts.concat();
+            let key = scope.get(self.kind_len + 1..).unwrap_or_default();
+            if key.len() <= KEY_LEN_MAX && ResourceId::new(&scope, Unit::Requests).is_ok() {
+                return Some(scope);
+            }
+            // The longest value gives way: a `match` by the others finds the scope all the same.
+            let values = texts
+                .iter_mut()
+                .filter(|text| matches!(text, Cow::Owned(_)));
+            match values.max_by_key(|value| value.len()) {
+                Some(value) if value.len() > DIGEST_TEXT_LEN => *value = digest(value).into(),
+                _ => return Some(format!("{}/{}", self.kind(), digest(key))),
             }
         }
-        let key = scope.get(self.kind_len + 1..).unwrap_or_default();
-        if key.len() <= KEY_LEN_MAX && ResourceId::new(&scope, Unit::Requests).is_ok() {
-            return Some(scope);
-        }
-        Some(format!("{}/{}", self.kind(), digest(key)))
     }
 
     /// Returns the keys whose values it needs.
@@ -173,19 +186,15 @@ fn parts(text: &str) -> Result<Vec<Part>, TemplateError> {
     Ok(parts)
 }
 
-/// Adds the value of a key, which may stand beside others.
-fn push_value(scope: &mut String, value: &str, is_one_of_several: bool) {
+/// Returns the text of a key's value, which may stand beside others.
+fn value_text(value: &str, is_one_of_several: bool) -> String {
     if value.is_empty() || value.len() > KEY_LEN_MAX || value.chars().any(char::is_control) {
-        scope.push_str(&digest(value));
-        return;
+        return digest(value);
     }
-    for c in value.chars() {
-        match c {
-            '/' if is_one_of_several => scope.push_str("%2F"),
-            '%' if is_one_of_several => scope.push_str("%25"),
-            c => scope.push(c),
-        }
+    if is_one_of_several {
+        return value.replace('%', "%25").replace('/', "%2F");
     }
+    value.to_owned()
 }
 
 /// Returns text that stands for a value which no scope can have.
@@ -280,6 +289,17 @@ mod tests {
         scopes.sort();
         scopes.dedup();
         assert_eq!(scopes.len(), 6, "all differ: {scopes:?}");
+    }
+
+    #[test]
+    fn a_long_value_leaves_the_others_where_a_match_finds_them() {
+        let long = "x".repeat(198);
+        let of = |a: &str, b: &str| scope("n/{a}/{b}", &[("a", a), ("b", b)]).unwrap();
+        assert_eq!(of("acme", &long), format!("n/acme/{}", digest(&long)));
+        assert_eq!(of(&long, "acme"), format!("n/{}/acme", digest(&long)));
+        assert_ne!(of("acme", &long), of("acme", &format!("{long}y")));
+        let fits = "x".repeat(KEY_LEN_MAX - "acme/".len());
+        assert_eq!(of("acme", &fits), format!("n/acme/{fits}"));
     }
 
     #[test]
