@@ -343,7 +343,7 @@ fn summary(config: &Config) -> String {
     format!("good, {}", counts.join(", "))
 }
 
-fn counted(count: usize, noun: &str) -> String {
+pub(crate) fn counted(count: usize, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }

@@ -10,8 +10,8 @@ use crate::config;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::{
-    attach, check, completions, delete, drain, get, help, list, man, print, put, raise, ready,
-    serve, simulate, status, token, top,
+    attach, check, completions, delete, drain, get, help, import, list, man, print, put, raise,
+    ready, serve, simulate, status, token, top,
 };
 
 const EXAMPLES: &str = "\
@@ -54,6 +54,7 @@ enum Command {
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::Serve),
     Check(check::Check),
+    Import(import::Import),
     Simulate(simulate::Simulate),
     Status(status::Status),
     Ready(ready::Ready),
@@ -107,6 +108,7 @@ impl Cli {
         let client = || Client::new(&self.connection);
         match self.command {
             Command::Check(check) => check.run(&self.connection),
+            Command::Import(import) => import.run(),
             Command::Simulate(simulate) => simulate.run(json),
             Command::Serve(serve) => serve.run(),
             Command::Token(token) => token.run(json),

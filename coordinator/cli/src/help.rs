@@ -5,9 +5,10 @@ use clap::{Arg, Command};
 const API_JSON: &str = "Print JSON, as the API answers it";
 
 /// Commands that talk to no coordinator.
-const OFFLINE: [&str; 7] = [
+const OFFLINE: [&str; 8] = [
     "serve",
     "check",
+    "import",
     "simulate",
     "token",
     "config",

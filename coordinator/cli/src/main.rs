@@ -20,6 +20,7 @@ mod drain;
 mod failure;
 mod get;
 mod help;
+mod import;
 mod kind;
 mod list;
 mod located;

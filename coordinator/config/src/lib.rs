@@ -63,7 +63,10 @@ pub use fields::unknown_field;
 pub use listen::Listen;
 pub use parent::{ParentConfig, address as parent_address};
 pub use rlqs::{RlqsDomain, RlqsDomains};
-pub use rls::{RLS_ENTRIES_MAX, RlsDomain, RlsDomains, RlsRule, kinds as rls_kinds};
+pub use rls::{
+    RLS_ENTRIES_MAX, RLS_KINDS_MAX, RLS_RULES_MAX, RlsDomain, RlsDomains, RlsRule,
+    kinds as rls_kinds,
+};
 pub use store::StoreConfig;
 pub use tls::Tls;
 pub use unmatched::{KnownRules, UnmatchedLimit, UnmatchedSource};

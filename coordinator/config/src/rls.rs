@@ -12,10 +12,10 @@ use crate::catalog::template::Template;
 /// The most domains.
 const DOMAINS_MAX: usize = 100;
 /// The most rules of a domain.
-const RULES_MAX: usize = 100;
+pub const RLS_RULES_MAX: usize = 100;
 /// The most kinds of scopes, which are their first segments, of all domains together: one client of
 /// the leases has no more.
-const KINDS_MAX: usize = 16;
+pub const RLS_KINDS_MAX: usize = 16;
 /// The most names that a rule replaces, and the most values that it asks for.
 const LIST_MAX: usize = 32;
 
@@ -195,9 +195,9 @@ pub(super) fn rls(check: &mut Check, raw: Option<&RawRls>) -> RlsDomains {
         domains.insert(name.clone(), domain(check, &field, spec));
     }
     let kinds = kinds(&domains);
-    if kinds.len() > KINDS_MAX {
+    if kinds.len() > RLS_KINDS_MAX {
         let rule = format!(
-            "have {} kinds of scopes, more than {KINDS_MAX}: {}",
+            "have {} kinds of scopes, more than {RLS_KINDS_MAX}: {}",
             kinds.len(),
             kinds.into_iter().collect::<Vec<_>>().join(", "),
         );
@@ -231,7 +231,7 @@ fn domain(check: &mut Check, path: &str, raw: &LocatedValue<RawDomain>) -> RlsDo
         check.missing(raw.at, path);
         return domain;
     };
-    if check.is_within(RULES_MAX, rules.value.len(), rules.at, &path) {
+    if check.is_within(RLS_RULES_MAX, rules.value.len(), rules.at, &path) {
         let rules = rules.value.iter().enumerate();
         domain
             .rules

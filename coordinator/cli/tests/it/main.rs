@@ -5,6 +5,7 @@ mod check;
 mod commands;
 mod crash;
 mod fleet_limits;
+mod import;
 mod load;
 mod logs;
 mod reload;
