@@ -134,6 +134,7 @@ impl Call {
             unlimited: false,
             burst: Some(capacity),
             draw: None,
+            period_s: 0,
         };
         let scope = |asked: &v1::ScopeRequest| v1::ScopeResponse {
             scope: asked.scope.clone(),

@@ -386,6 +386,7 @@ fn answer(asked: &v1::RefreshRequest, input: &mut Input<'_>) -> v1::RefreshRespo
             unlimited: input.byte() == 1,
             burst: (input.byte() == 1).then(|| float(input)),
             draw: None,
+            period_s: 0,
         };
         let answers = scope.units.iter().map(unit).collect();
         v1::ScopeResponse {

@@ -64,14 +64,14 @@ fn left(status: &LimitStatus) -> u64 {
 }
 
 fn quota(status: &LimitStatus) -> Option<(u64, String)> {
-    policy(status.limit, Unit::Requests)
+    policy(status.limit, status.period, Unit::Requests)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use core::time::Duration;
-    use tollgate_core::units::Tokens;
+    use tollgate_core::units::{RatePeriod, Tokens};
 
     const BOTH: Formats = Formats {
         ietf: true,
@@ -81,6 +81,7 @@ mod tests {
     fn status(limit: u64, left: u64, full_ms: u64) -> LimitStatus {
         LimitStatus {
             limit: limit.saturating_mul(1_000_000),
+            period: None,
             left: Tokens::from_micros(left * 1_000_000 + 999_999),
             full_in: Some(Duration::from_millis(full_ms)),
         }
@@ -109,6 +110,38 @@ mod tests {
             .map(|(name, value)| (*name, &value[..]))
             .collect();
         assert_eq!(noted, want);
+    }
+
+    #[test]
+    fn no_more_is_left_than_the_limit_says_that_stands_beside_it() {
+        for written in [None].into_iter().chain(RatePeriod::ALL.map(Some)) {
+            for limit in [
+                1,
+                12,
+                1_389,
+                1_666_667,
+                11_574_074,
+                20_000_000,
+                u64::MAX - 1,
+            ] {
+                let status = LimitStatus {
+                    limit,
+                    period: written,
+                    left: Tokens::from_micros(u64::MAX),
+                    full_in: None,
+                };
+                let (quota, _) = quota(&status).unwrap();
+                assert!(quota >= 1 && left(&status) <= quota, "{limit} {written:?}");
+            }
+        }
+        let day = LimitStatus {
+            period: Some(RatePeriod::Day),
+            limit: 11_574_074,
+            ..status(0, 500_000, 0)
+        };
+        let noted = notes(BOTH, &[("tenant", day)]);
+        assert_eq!(noted[1].1, r#""tenant";q=1000000;w=86400"#);
+        assert_eq!(noted[3].1, "500000");
     }
 
     #[test]

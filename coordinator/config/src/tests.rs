@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tollgate_core::lease::{Priority, Unit};
 use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
-use tollgate_core::units::{Capacity, Tokens};
+use tollgate_core::units::{Capacity, RatePeriod, Tokens};
 
 use super::*;
 
@@ -151,12 +151,32 @@ fn a_rate_with_a_period_admits_so_much_at_once() {
 - {match: a, requests: {rate: 10/min}}
 - {match: b, requests: {rate: 10/min, burst: 3}}
 - {match: c, requests: {rate: 0.5/h}}
-- {match: d, requests: {rate: 20/s}}";
+- {match: d, requests: {rate: 20/s}}
+- {match: e, requests: {rate: 1M/day}}
+- {match: f, requests: {rate: 20}}";
     let config = Config::parse(yaml).unwrap();
-    let burst = |scope: &str| {
+    let limit = |scope: &str| {
         let matched = config.catalog.limits.exact(scope).unwrap();
-        matched.limits.get(Unit::Requests).unwrap().burst
+        let limit = matched.limits.get(Unit::Requests).unwrap();
+        (limit.burst, limit.period)
     };
-    let bursts = ["a", "b", "c", "d"].map(burst);
-    assert_eq!(bursts, [10, 3, 1, 20].map(Tokens::from_whole));
+    let rows = [
+        ("a", 10, Some(RatePeriod::Minute)),
+        ("b", 3, Some(RatePeriod::Minute)),
+        ("c", 1, Some(RatePeriod::Hour)),
+        ("d", 20, Some(RatePeriod::Second)),
+        ("e", 1_000_000, Some(RatePeriod::Day)),
+        ("f", 20, None),
+    ];
+    for (scope, burst, period) in rows {
+        assert_eq!(limit(scope), (Tokens::from_whole(burst), period), "{scope}");
+    }
+    let other = Config::parse("limits: [{match: a, requests: {rate: 1/week}}]").unwrap_err();
+    let want = "limits[0].requests.rate: \"1/week\" ends in /week, which is none of /s, /min, /h, /d, /sec, \
+                /second, /minute, /hour and /day";
+    assert!(other.to_string().contains(want), "{other}");
+    let above =
+        Config::parse("limits: [{match: a, requests: {rate: 10/min, safe: 20}}]").unwrap_err();
+    let want = "limits[0].requests.safe: 20 is more than the capacity, 10/min";
+    assert!(above.to_string().contains(want), "{above}");
 }

@@ -4,6 +4,7 @@
 //! check` shows them; a running coordinator does not.
 
 use tollgate_core::limit::{Algorithm, Limit};
+use tollgate_core::quantity::rate_text;
 
 use super::attach::RawAttach;
 use super::explain::ScopeExplanation;
@@ -92,7 +93,10 @@ fn above_group(check: &mut Check, path: &str, raw: &RawLimit, catalog: &Catalog)
                 text.as_str(),
                 other.scope,
                 unit.name(),
-                limit.capacity
+                match limit.period {
+                    Some(_) => rate_text(unit.name(), limit.capacity.as_f64(), limit.period),
+                    None => limit.capacity.to_string(),
+                }
             );
             check.refuse_value(text, join(path, &format!("{}.{name}", unit.name())), rule);
         }

@@ -241,6 +241,7 @@ fn scope_state() -> ScopeState {
             refresh_interval: Duration::from_secs(1),
             safe: Some(Capacity::from_whole(5)),
             capacity,
+            period: None,
             burst: None,
             draw: None,
         };

@@ -18,6 +18,7 @@ fn refusal(pause: Option<u64>) -> (Refusal, Instant) {
         until: now,
         retry_at: pause.map(|nanos| now.saturating_add(Duration::from_nanos(nanos))),
         limit: 5 * MICRO,
+        period: None,
         without_lease: false,
         unit: Unit::Requests,
         need: Tokens::ONE,

@@ -556,6 +556,7 @@ fn a_groups_refusal_looks_as_the_rule_that_leads_there_says() {
         until: now,
         retry_at: None,
         limit: 0,
+        period: None,
         without_lease: false,
         unit: Unit::Requests,
         need: Tokens::ONE,

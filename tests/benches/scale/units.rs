@@ -205,6 +205,7 @@ fn answer(rows: u64) -> usize {
                 refresh_interval: Duration::from_secs(2),
                 safe: Some(Capacity::from_whole(1)),
                 capacity: Capacity::from_whole(4000),
+                period: None,
                 burst: Some(Tokens::from_whole(200)),
                 draw: None,
             },

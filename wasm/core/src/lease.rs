@@ -7,7 +7,7 @@
 use core::time::Duration;
 
 use crate::traffic::Tally;
-use crate::units::{Capacity, Tokens};
+use crate::units::{Capacity, RatePeriod, Tokens};
 
 mod demand;
 mod epoch;
@@ -113,6 +113,8 @@ pub struct Answer {
     pub safe: Option<Capacity>,
     /// Capacity of the whole resource, which a refusal names.
     pub capacity: Capacity,
+    /// Period for which that was written, if it is known.
+    pub period: Option<RatePeriod>,
     /// Burst of the whole resource; none if it is not known.
     pub burst: Option<Tokens>,
     /// Tokens of the fleet's bucket; none if there is none that this client may draw of.

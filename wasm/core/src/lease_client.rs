@@ -11,7 +11,7 @@ use crate::cluster::ShardId;
 use crate::early::EarlyRate;
 use crate::lease::{Answer, Claim, Demand, EpochError, LeaseRequest, Origin};
 use crate::traffic::{Counts, OpenTally};
-use crate::units::{Capacity, Instant, Tokens};
+use crate::units::{Capacity, Instant, RatePeriod, Tokens};
 
 mod backoff;
 
@@ -51,6 +51,8 @@ pub struct LeaseClient {
     pub(crate) safe: Option<Capacity>,
     /// Capacity of the whole resource, by the last answer; none before the first one.
     pub(crate) capacity: Option<Capacity>,
+    /// Period for which that was written, if an answer named it.
+    pub(crate) period: Option<RatePeriod>,
     /// Burst of the whole resource, if an answer named it.
     pub(crate) burst: Option<Tokens>,
     /// Sequence of the latest request or release.
@@ -313,6 +315,7 @@ impl LeaseClient {
         let free = is_free.then_some(Capacity::UNLIMITED);
         self.safe = answer.safe.or(free);
         self.capacity = Some(answer.capacity);
+        self.period = answer.period;
         self.burst = answer.burst;
     }
 

@@ -1,7 +1,7 @@
 //! Capacity that may be lent of the borrowed one.
 
 use crate::limit::burst_part;
-use crate::units::{Capacity, Instant, Tokens};
+use crate::units::{Capacity, Instant, RatePeriod, Tokens};
 
 /// Capacity that a coordinator with a parent may lend of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub(crate) struct LendableCapacity {
     pub(crate) source: LendableSource,
     /// Capacity of the whole resource, by the parent's answer.
     pub(crate) whole: Capacity,
+    /// Period for which that was written.
+    pub(crate) whole_period: Option<RatePeriod>,
     /// Burst of the whole resource, by the parent's answer.
     pub(crate) whole_burst: Option<Tokens>,
     /// Capacity that each client falls back to, by the parent's answer.
@@ -47,6 +49,7 @@ impl LendableCapacity {
         Self {
             source: LendableSource::Awaited,
             whole: Capacity::UNLIMITED,
+            whole_period: None,
             whole_burst: None,
             safe: None,
             level,

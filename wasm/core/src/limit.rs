@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use crate::lease::Priority;
 use crate::share::Quantum;
-use crate::units::{Capacity, MICRO, Tokens, mul_div};
+use crate::units::{Capacity, MICRO, RatePeriod, Tokens, mul_div};
 
 /// The longest lease: a day. A lease is also how long an error lasts.
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -18,6 +18,8 @@ pub const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Limit {
     /// Capacity for the whole fleet; zero blocks, [`Capacity::UNLIMITED`] lets everything pass.
     pub capacity: Capacity,
+    /// Period for which the capacity was written, if it named one: in it people are told of the limit.
+    pub period: Option<RatePeriod>,
     /// Tokens that the whole fleet may use at once after a pause.
     pub burst: Tokens,
     /// Algorithm that divides the capacity between clients.
@@ -158,6 +160,7 @@ impl Limit {
     pub fn new(capacity: Capacity) -> Self {
         Self {
             capacity,
+            period: None,
             burst: Tokens::from_micros(capacity.as_micros().max(MICRO)),
             algorithm: Algorithm::FairShare,
             safe: SafeCapacity::Client,

@@ -34,7 +34,7 @@ use crate::lease_times::LeaseTimes;
 use crate::limit::{Limit, SafeCapacity, burst_part};
 use crate::round::Round;
 use crate::share::{FairShare, Handle, Quantum};
-use crate::units::{Capacity, Instant, Tokens};
+use crate::units::{Capacity, Instant, RatePeriod, Tokens};
 
 /// Shared capacity, with the sums of what is wanted of it and lent of it.
 #[derive(Debug)]
@@ -97,6 +97,8 @@ pub(crate) struct ResourceTotals {
 pub(crate) struct PoolView {
     /// Its limit, with the sums over all clients of members.
     pub(crate) sums: FleetSums,
+    /// Period for which its limit was written.
+    pub(crate) period: Option<RatePeriod>,
     /// The part of these that the member has reported.
     pub(crate) of_member: ResourceTotals,
     /// Whether clients may draw of its bucket.
@@ -293,6 +295,7 @@ impl Pool {
     pub(crate) fn view(&self, membership: &PoolMembership) -> PoolView {
         PoolView {
             sums: self.sums(),
+            period: self.limit.period,
             of_member: membership.totals,
             has_bucket: self.fleet.bucket.is_some(),
             times: LeaseTimes::of(&self.limit),

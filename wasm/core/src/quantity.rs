@@ -8,10 +8,9 @@
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
-use core::num::NonZeroU64;
 
 use crate::lease::Unit;
-use crate::units::{Capacity, CapacityError, MICRO};
+use crate::units::{Capacity, CapacityError, MICRO, RatePeriod};
 
 /// Suffixes and their factors. There is no `m`: it could mean a million or a thousandth.
 const SUFFIXES: [(&str, f64); 9] = [
@@ -24,14 +23,6 @@ const SUFFIXES: [(&str, f64); 9] = [
     ("Mi", 1_048_576.0),
     ("Gi", 1_073_741_824.0),
     ("Ti", 1_099_511_627_776.0),
-];
-
-/// Periods of rates, in seconds. There is no `m`: it could mean a minute or a month.
-const PERIODS: [(&str, NonZeroU64); 4] = [
-    ("s", seconds(1)),
-    ("min", seconds(60)),
-    ("h", seconds(3600)),
-    ("d", seconds(86_400)),
 ];
 
 /// Unit of a quantity.
@@ -75,7 +66,9 @@ pub enum QuantityError {
         bytes: &'static str,
     },
     /// An unknown period.
-    #[error("{text:?} ends in /{period}, which is none of /s, /min, /h and /d")]
+    #[error(
+        "{text:?} ends in /{period}, which is none of /s, /min, /h, /d, /sec, /second, /minute, /hour and /day"
+    )]
     Period {
         /// The whole text.
         text: String,
@@ -140,14 +133,16 @@ pub fn parse_rate(text: &str, counted: QuantityUnit) -> Result<Capacity, Quantit
     let Some((amount, period)) = with_period.filter(|_| counted != QuantityUnit::InFlight) else {
         return parse(text, counted);
     };
-    let known = PERIODS.iter().find(|(name, _)| *name == period.trim());
-    let (_, seconds) = known.ok_or_else(|| QuantityError::Period {
+    let known = RatePeriod::from_name(period.trim());
+    let known = known.ok_or_else(|| QuantityError::Period {
         text: text.to_owned(),
         period: period.to_owned(),
     })?;
     let amount = parse(amount.trim_end(), counted)?.as_micros();
+    let seconds = u64::from(known.seconds());
     // To the nearest millionth.
-    let micros = amount.saturating_add(seconds.get() / 2) / *seconds;
+    let rounded = amount.saturating_add(seconds / 2).checked_div(seconds);
+    let micros = rounded.unwrap_or(amount);
     if micros == 0 && amount > 0 {
         Err(QuantityError::TooSmall(text.to_owned()))
     } else {
@@ -155,11 +150,17 @@ pub fn parse_rate(text: &str, counted: QuantityUnit) -> Result<Capacity, Quantit
     }
 }
 
-/// The amount of one period of the rate that `text` says, if it names one: what such a limit admits at once, unless it
-/// says otherwise.
-pub fn of_period(text: &str, counted: QuantityUnit) -> Option<Capacity> {
+/// The period that the rate `text` names, if it names one, and the amount of that period: what such a limit admits at
+/// once, unless it says otherwise.
+pub fn of_period(text: &str, counted: QuantityUnit) -> Option<(RatePeriod, Capacity)> {
     let (amount, _) = text.rsplit_once('/')?;
-    parse(amount.trim_end(), counted).ok()
+    Some((named_period(text)?, parse(amount.trim_end(), counted).ok()?))
+}
+
+/// The period that the rate `text` names, if it names one.
+pub fn named_period(text: &str) -> Option<RatePeriod> {
+    let (_, period) = text.rsplit_once('/')?;
+    RatePeriod::from_name(period.trim())
 }
 
 /// The number that `text` says, without any bounds: it may be negative or infinite.
@@ -209,6 +210,25 @@ pub fn amount_text(unit: &str, amount: f64) -> String {
     format!("{}{suffix}", without_zeros(&format!("{left:.digits$}")))
 }
 
+/// Returns a rate of the unit of that name for `period`; without one its number for a second.
+///
+/// ```
+/// use tollgate_core::quantity::rate_text;
+/// use tollgate_core::units::RatePeriod;
+/// assert_eq!(rate_text("requests", 11.574074, Some(RatePeriod::Day)), "1M/d");
+/// assert_eq!(rate_text("requests", 1.666667, Some(RatePeriod::Minute)), "100/min");
+/// assert_eq!(rate_text("requests", 1.666667, None), "1.67");
+/// ```
+pub fn rate_text(unit: &str, per_second: f64, period: Option<RatePeriod>) -> String {
+    match period {
+        None => amount_text(unit, per_second),
+        Some(period) => {
+            let amount = amount_text(unit, period.amount(per_second));
+            format!("{amount}/{}", period.name())
+        }
+    }
+}
+
 /// Returns a number of milliseconds in its two largest units.
 ///
 /// ```
@@ -236,14 +256,6 @@ pub fn duration_text(ms: u64) -> String {
 }
 
 // === free functions ===
-
-/// A period of a rate.
-const fn seconds(seconds: u64) -> NonZeroU64 {
-    match NonZeroU64::new(seconds) {
-        Some(seconds) => seconds,
-        None => NonZeroU64::MIN,
-    }
-}
 
 /// A number without the zeros that end its decimals.
 fn without_zeros(number: &str) -> &str {
@@ -310,8 +322,16 @@ mod tests {
             ("7", Ok(7_000_000)),
             (
                 "10/m",
-                Err("ends in /m, which is none of /s, /min, /h and /d"),
+                Err(
+                    "ends in /m, which is none of /s, /min, /h, /d, /sec, /second, /minute, /hour and /day",
+                ),
             ),
+            ("1M/day", Ok(11_574_074)),
+            ("5/hour", Ok(1_389)),
+            ("90 / minute", Ok(1_500_000)),
+            ("20/second", Ok(20_000_000)),
+            ("20/sec", Ok(20_000_000)),
+            ("1/week", Err("ends in /week, which is none of")),
             ("1/", Err("ends in /, which is none of")),
             ("x/min", Err("is not a number")),
             ("0.01/d", Err("less than the smallest capacity")),
@@ -328,12 +348,29 @@ mod tests {
             }
         }
         let amount = |text| of_period(text, QuantityUnit::Requests);
-        assert_eq!(amount("10/min"), Some(Capacity::from_whole(10)));
-        assert_eq!(amount("1M / d"), Some(Capacity::from_whole(1_000_000)));
+        let of = |period, amount| Some((period, Capacity::from_whole(amount)));
+        assert_eq!(amount("10/min"), of(RatePeriod::Minute, 10));
+        assert_eq!(amount("1M / d"), of(RatePeriod::Day, 1_000_000));
+        assert_eq!(amount("5/hour"), of(RatePeriod::Hour, 5));
+        assert_eq!(amount("20/sec"), of(RatePeriod::Second, 20));
         assert_eq!(amount("10"), None);
         assert!(parse_rate("5/s", QuantityUnit::InFlight).is_err());
         let bytes = parse_rate("60MiB/min", QuantityUnit::Bytes);
         assert_eq!(bytes, Ok(Capacity::from_whole(1 << 20)));
+    }
+
+    #[test]
+    fn a_rate_is_shown_as_it_was_written() {
+        let written = [
+            "1M/d", "100/min", "5/h", "20/s", "20", "1.5/min", "1/d", "0.7/h",
+        ];
+        for text in written {
+            let rate = parse_rate(text, QuantityUnit::Requests).unwrap();
+            let period = of_period(text, QuantityUnit::Requests).map(|(period, _)| period);
+            assert_eq!(rate_text("requests", rate.as_f64(), period), text);
+        }
+        let mib = Some(RatePeriod::Minute);
+        assert_eq!(rate_text("request_bytes", 1_048_576.0, mib), "60MiB/min");
     }
 
     #[test]

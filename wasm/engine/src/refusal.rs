@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
+use tollgate_core::units::{Capacity, Instant, Rate, RatePeriod, Tokens};
 
 use crate::config::RuleId;
 
@@ -40,6 +40,8 @@ pub struct Denial {
     pub retry_at: Option<Instant>,
     /// The limit to tell: micro-requests per second.
     pub limit: u64,
+    /// Period for which it was written, if it is known.
+    pub period: Option<RatePeriod>,
     /// Refused for want of a lease.
     pub without_lease: bool,
     /// The exhausted unit.
@@ -59,6 +61,8 @@ pub struct Denial {
 pub struct LimitStatus {
     /// The limit to tell: micro-requests per second.
     pub limit: u64,
+    /// Period for which it was written, if it is known.
+    pub period: Option<RatePeriod>,
     /// Tokens that the process could spend at once.
     pub left: Tokens,
     /// Time until the bucket is full if no request draws, if it ever is.
@@ -70,6 +74,8 @@ pub struct LimitStatus {
 pub struct ScopeLevel {
     /// Capacity of the whole resource, as the coordinator last said; `None` if it has not yet.
     pub capacity: Option<Capacity>,
+    /// Period for which that was written, if it is known.
+    pub period: Option<RatePeriod>,
     /// Rate at which the process earns tokens.
     pub rate: Rate,
     /// Whether the rate is that of a lease, not a fallback.
@@ -121,6 +127,7 @@ impl Denial {
             until,
             retry_at: None,
             limit: 0,
+            period: None,
             without_lease: true,
             unit,
             need: Tokens::ONE,

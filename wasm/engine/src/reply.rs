@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Instant, MICRO, WindowedRate};
+use tollgate_core::units::{Instant, MICRO, RatePeriod, WindowedRate};
 
 use crate::refusal::{Denial, Refusal};
 
@@ -167,7 +167,7 @@ fn told_limit(
     seconds: Option<u64>,
 ) {
     let (quota, unit) = (
-        policy(denial.limit, denial.unit),
+        policy(denial.limit, denial.period, denial.unit),
         unit_parameter(denial.unit),
     );
     if formats.ietf {
@@ -237,13 +237,13 @@ fn unit_parameter(unit: Unit) -> &'static str {
 }
 
 /// A limit as a whole number, and the window that it is for; none if nothing or everything passes. A
-/// rate is stated as [`WindowedRate`] does, and what is in flight for no window.
-pub fn policy(limit: u64, unit: Unit) -> Option<(u64, String)> {
+/// rate that was written for a `period` is stated as [`WindowedRate`] does, and what is in flight for no window.
+pub fn policy(limit: u64, period: Option<RatePeriod>, unit: Unit) -> Option<(u64, String)> {
     match limit {
         0 | u64::MAX => None,
         limit if unit.is_concurrency() => Some((limit / MICRO, String::new())),
         limit => {
-            let WindowedRate { tokens, window_s } = WindowedRate::of(limit)?;
+            let WindowedRate { tokens, window_s } = WindowedRate::of(limit, period)?;
             Some((tokens, format!(";w={window_s}")))
         }
     }

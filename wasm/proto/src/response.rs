@@ -11,7 +11,7 @@ use tollgate_core::limit::LEASE_MAX;
 pub use tollgate_core::message::{
     MESSAGE_LEN_MAX, Refreshed, ScopeAnswer, ScopeError, UnusableAnswer,
 };
-use tollgate_core::units::{Capacity, CapacityError, Tokens};
+use tollgate_core::units::{Capacity, CapacityError, RatePeriod, Tokens};
 
 use crate::field::FieldError;
 use crate::request::{check_len, scope_id};
@@ -162,6 +162,8 @@ impl TryFrom<&v1::UnitResponse> for UnitAnswer {
             safe: safe.map_err(|error| FieldError::new("safe_capacity", error))?,
             capacity: capacity_or_unlimited(message.capacity, message.unlimited)
                 .map_err(|error| FieldError::new("capacity", error))?,
+            // A newer coordinator may know others.
+            period: RatePeriod::from_seconds(message.period_s),
             burst: burst.map_err(|error| FieldError::new("burst", error))?,
             draw: message.draw.as_ref().map(draw).transpose()?,
         };
@@ -191,6 +193,7 @@ impl From<&UnitAnswer> for v1::UnitResponse {
             unlimited,
             burst: answer.burst.map(number::from_tokens),
             draw: answer.draw.map(Into::into),
+            period_s: answer.period.map_or(0, RatePeriod::seconds),
         }
     }
 }

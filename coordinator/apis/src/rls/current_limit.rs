@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::units::WindowedRate;
+use tollgate_core::units::{RatePeriod, WindowedRate};
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::RateLimit;
 use tollgate_proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 
@@ -28,9 +28,10 @@ pub(super) struct CurrentLimit {
 // === impl CurrentLimit ===
 
 impl CurrentLimit {
-    /// Returns the limit of `micros` micro-requests per second, stated as [`WindowedRate`] does.
-    pub(super) fn per_second(micros: u64) -> Self {
-        let stated = WindowedRate::of(micros);
+    /// Returns the limit of `micros` micro-requests per second, which was `written` for that period, stated as
+    /// [`WindowedRate`] does.
+    pub(super) fn per_second(micros: u64, written: Option<RatePeriod>) -> Self {
+        let stated = WindowedRate::of(micros, written);
         let (requests, seconds) = stated.map_or((0, 1), |rate| (rate.tokens, rate.window_s));
         Self::per_window(
             u32::try_from(requests).unwrap_or(u32::MAX),
@@ -91,9 +92,11 @@ mod tests {
             (5_000_000_000_000_000, u32::MAX, Unit::Second),
         ];
         for (micros, requests, unit) in rows {
-            let limit = CurrentLimit::per_second(micros);
+            let limit = CurrentLimit::per_second(micros, None);
             assert_eq!((limit.requests, limit.unit), (requests, unit), "{micros}");
         }
+        let day = CurrentLimit::per_second(11_574_074, Some(RatePeriod::Day));
+        assert_eq!((day.requests, day.unit), (1_000_000, Unit::Day));
     }
 
     #[test]

@@ -299,7 +299,7 @@ fn verdict(level: &ScopeLevel) -> Verdict {
         };
     };
     let is_over = level.left < Tokens::ONE;
-    let limit = CurrentLimit::per_second(micros);
+    let limit = CurrentLimit::per_second(micros, level.period);
     Verdict {
         is_over,
         limit: Some(limit),

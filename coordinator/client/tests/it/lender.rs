@@ -88,6 +88,7 @@ impl Lender {
                 refresh_interval: Duration::from_secs(10),
                 safe: None,
                 capacity: Capacity::from_whole(capacity),
+                period: None,
                 burst: None,
                 draw: None,
             };

@@ -29,6 +29,7 @@ fn answer() -> Answer {
         refresh_interval: Duration::from_secs(1),
         safe: None,
         capacity: Capacity::from_whole(100),
+        period: None,
         burst: None,
         draw: None,
     }

@@ -14,7 +14,7 @@ use super::process_lease::{LeaseState, Phase, ProcessLease};
 use crate::bucket::{BucketState, TakeError, TokenBucket};
 use crate::lease::{Answer, Origin, Unit};
 use crate::lease_client::{KnownLimit, LeaseMessage};
-use crate::units::{Capacity, Instant, Rate, Tokens};
+use crate::units::{Capacity, Instant, Rate, RatePeriod, Tokens};
 
 mod bytes;
 mod draw;
@@ -366,6 +366,11 @@ impl RateLimiter {
     /// The capacity of the whole resource, as the coordinator last said.
     pub fn capacity(&self) -> Option<Capacity> {
         self.lease.client.capacity
+    }
+
+    /// Period for which that was written, if the coordinator said it.
+    pub fn period(&self) -> Option<RatePeriod> {
+        self.lease.client.period
     }
 
     /// Expiry of the lease, if there is one.

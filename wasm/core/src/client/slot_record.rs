@@ -22,13 +22,13 @@ use crate::cluster::ShardId;
 use crate::lease::{Epoch, ID_LEN_MAX, Origin, Unit};
 use crate::lease_client::{HeldLease, LeaseClient};
 use crate::traffic::{Counts, OpenTally};
-use crate::units::{Capacity, Instant, Rate, Tokens};
+use crate::units::{Capacity, Instant, Rate, RatePeriod, Tokens};
 
 /// Versions 1 and 2 were a rate limiter for requests alone. Version 3 had no shards, in version 4 a
 /// concurrency limiter kept no lease but the last one, before version 6 neither the burst of a limit was
-/// known nor what a bucket lacks beyond its burst, and before version 7 nothing was drawn; all are still
-/// read, so that an upgrade loses no lease.
-const VERSIONS: RangeInclusive<u8> = 3..=7;
+/// known nor what a bucket lacks beyond its burst, before version 7 nothing was drawn, and before version 8
+/// the period of a limit was not known; all are still read, so that an upgrade loses no lease.
+const VERSIONS: RangeInclusive<u8> = 3..=8;
 
 /// Value with a place in the record.
 trait Field: Sized {
@@ -112,6 +112,7 @@ wrappers! {
     Capacity as u64: Capacity::as_micros, |micros| Some(capacity(micros));
     Epoch as u64: |epoch: Self| epoch.0, |epoch| Some(Self(epoch));
     ShardId as u16: |shard: Self| shard.0, |shard| Some(Self(shard));
+    RatePeriod as u8: |period| period as u8, |index| Self::ALL.get(usize::from(index)).copied();
     TokenBucket as BucketState: Self::to_parts, |parts| Some(Self::from_parts(parts));
 }
 
@@ -212,6 +213,7 @@ impl Field for ProcessLease {
         client.due.write(bytes);
         client.failures.write(bytes);
         client.tally.write(bytes);
+        client.period.write(bytes);
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
@@ -234,6 +236,10 @@ impl Field for ProcessLease {
         client.failures = Field::read(reader)?;
         client.tally = match reader.version {
             ..7 => OpenTally::default(),
+            _ => Field::read(reader)?,
+        };
+        client.period = match reader.version {
+            ..8 => None,
             _ => Field::read(reader)?,
         };
         Some(Self {

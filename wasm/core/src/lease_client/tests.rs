@@ -18,6 +18,7 @@ fn answer(gets: u64, secs: u64) -> Answer {
         refresh_interval: Duration::from_secs(secs / 2),
         safe: None,
         capacity: Capacity::from_whole(100),
+        period: None,
         burst: None,
         draw: None,
     }

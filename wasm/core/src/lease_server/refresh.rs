@@ -94,6 +94,7 @@ impl LeaseServer {
             refresh_interval: limit.refresh,
             safe: None,
             capacity: Capacity::UNLIMITED,
+            period: None,
             burst: None,
             draw: None,
         }

@@ -32,7 +32,7 @@ use crate::limit::{Algorithm, Limit, SafeCapacity};
 use crate::pool::{PoolView, ResourceTotals};
 use crate::share::{PriorityBands, Quantum};
 use crate::traffic::{Tally, Traffic};
-use crate::units::{Capacity, Instant, Tokens};
+use crate::units::{Capacity, Instant, RatePeriod, Tokens};
 
 /// Limit of a resource, with the sums of what is wanted of it and lent of it.
 #[derive(Debug)]
@@ -242,6 +242,21 @@ impl Allocation {
     /// Capacity that the fleet may use of this resource, were it alone in its pool.
     fn capacity(&self) -> Capacity {
         self.capacity_alone().min(self.pool_capacity())
+    }
+
+    /// Period for which the limit was written that [`Self::capacity`] is of.
+    fn period(&self) -> Option<RatePeriod> {
+        let pool = self
+            .pool
+            .filter(|pool| pool.sums.capacity < self.capacity_alone());
+        let parent = self
+            .lendable
+            .filter(|parent| parent.whole < self.limit.capacity);
+        match (pool, parent) {
+            (Some(pool), _) => pool.period,
+            (None, Some(parent)) => parent.whole_period,
+            (None, None) => self.limit.period,
+        }
     }
 
     /// Whether clients may draw of a bucket, of this limit or its pool's.

@@ -106,6 +106,7 @@ impl ParentLease {
         LendableCapacity {
             source: self.source(now, limit),
             whole: self.client.capacity.unwrap_or(Capacity::UNLIMITED),
+            whole_period: self.client.period,
             whole_burst: self.client.burst,
             safe: self.safe(),
             level,

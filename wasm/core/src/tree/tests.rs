@@ -107,6 +107,7 @@ fn answer(capacity: Capacity) -> Answer {
         refresh_interval: Duration::from_secs(1),
         safe: None,
         capacity: Capacity::from_whole(1000),
+        period: None,
         burst: None,
         draw: None,
     }

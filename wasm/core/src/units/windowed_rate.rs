@@ -1,6 +1,6 @@
 //! Rates as people state them: whole tokens in a window.
 
-use super::MICRO;
+use super::{MICRO, RatePeriod};
 
 /// Whole tokens in a window of whole seconds, which state a rate: 100 in 60 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,24 +11,23 @@ pub struct WindowedRate {
     pub window_s: u64,
 }
 
-/// Windows in which rates are stated: a second, a minute, an hour and a day.
-const WINDOWS_S: [u64; 4] = [1, 60, 3600, 86_400];
-
 /// Part of a rate by which its statement may differ from it.
 const TOLERANCE: u128 = 1000;
 
 // === impl WindowedRate ===
 
 impl WindowedRate {
-    /// States a rate of `micros` micro-tokens a second: in the shortest window in which it is within a
-    /// thousandth of whole tokens; else in a day, or as one token in the time that it takes. `None` for 0,
-    /// which is no rate, and for `u64::MAX`, which is without a limit.
-    pub fn of(micros: u64) -> Option<Self> {
+    /// States a rate of `micros` micro-tokens a second: for the period for which it was `written`, or the
+    /// shortest one, in which it is within a thousandth of whole tokens; else in a day, or as one token in
+    /// the time that it takes. `None` for 0, which is no rate, and for `u64::MAX`, which is without a limit.
+    pub fn of(micros: u64, written: Option<RatePeriod>) -> Option<Self> {
         if micros == 0 || micros == u64::MAX {
             return None;
         }
-        let stated = WINDOWS_S.map(|window_s| Self::rounded(micros, window_s));
-        let mut near = stated.into_iter().filter(|one| one.is_near(micros));
+        let rounded = |period| Self::rounded(micros, period);
+        let stated = RatePeriod::ALL.map(rounded);
+        let written = written.map(rounded).into_iter();
+        let mut near = written.chain(stated).filter(|one| one.is_near(micros));
         let [.., in_a_day] = stated;
         let stated = near.next().unwrap_or(in_a_day);
         Some(if stated.tokens > 0 {
@@ -41,8 +40,9 @@ impl WindowedRate {
         })
     }
 
-    /// The whole tokens next to what `micros` a second are in a window.
-    fn rounded(micros: u64, window_s: u64) -> Self {
+    /// The whole tokens next to what `micros` a second are in a period.
+    fn rounded(micros: u64, period: RatePeriod) -> Self {
+        let window_s = u64::from(period.seconds());
         const TOKEN: u128 = MICRO as u128;
         let in_window = u128::from(micros).saturating_mul(window_s.into());
         let tokens = in_window.saturating_add(TOKEN / 2) / TOKEN;
@@ -92,27 +92,40 @@ mod tests {
             ((1, D), (1, D)),
             ((1000, D), (1000, D)),
             ((86_400, D), (1, 1)),
+            ((1_000_000, D), (694, MIN)),
+            ((10_000, D), (417, H)),
+            ((25, D), (25, D)),
         ];
         for ((tokens, window_s), want) in rows {
             let micros = (tokens * MICRO + window_s / 2) / window_s;
-            let stated = WindowedRate::of(micros).unwrap();
+            let stated = WindowedRate::of(micros, None).unwrap();
             assert_eq!(
                 (stated.tokens, stated.window_s),
                 want,
                 "{tokens} in {window_s}"
             );
+            // Written with its period it is stated as it was written.
+            let period = RatePeriod::from_seconds(window_s as u32);
+            let written = WindowedRate::of(micros, period).unwrap();
+            assert_eq!((written.tokens, written.window_s), (tokens, window_s));
         }
+        // What is not whole for its period is stated for another one: 1.5 a minute.
+        let other = WindowedRate::of(25_000, Some(RatePeriod::Minute)).unwrap();
+        assert_eq!((other.tokens, other.window_s), (90, H));
         // Less than one a day.
-        let week = WindowedRate::of(2).unwrap();
+        let week = WindowedRate::of(2, None).unwrap();
         assert_eq!((week.tokens, week.window_s), (1, 500_000));
-        assert_eq!(WindowedRate::of(0), None);
-        assert_eq!(WindowedRate::of(u64::MAX), None);
+        assert_eq!(WindowedRate::of(0, None), None);
+        assert_eq!(WindowedRate::of(u64::MAX, None), None);
     }
 
     proptest! {
         #[test]
-        fn what_is_stated_is_the_rate(micros in prop_oneof![1..100 * MICRO, 1..u64::MAX]) {
-            let stated = WindowedRate::of(micros).unwrap();
+        fn what_is_stated_is_the_rate(
+            micros in prop_oneof![1..100 * MICRO, 1..u64::MAX],
+            written in prop::option::of(prop::sample::select(&RatePeriod::ALL[..])),
+        ) {
+            let stated = WindowedRate::of(micros, written).unwrap();
             prop_assert!(stated.tokens >= 1 && stated.window_s >= 1);
             let rate = stated.tokens as f64 * MICRO as f64 / stated.window_s as f64;
             let off = (rate - micros as f64).abs() / micros as f64;

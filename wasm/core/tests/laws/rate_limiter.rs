@@ -147,6 +147,7 @@ fn leased(
         refresh_interval: Duration::from_secs(1),
         safe,
         capacity,
+        period: None,
         burst: None,
         draw: None,
     };

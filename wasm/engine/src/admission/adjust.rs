@@ -52,6 +52,7 @@ impl Admission {
             let level = limiter.level(now);
             ScopeLevel {
                 capacity: limiter.capacity(),
+                period: limiter.period(),
                 rate: limiter.flow(now, policy).0,
                 is_leased: limiter.state(now) == LeaseState::Leased,
                 left: level.left.saturating_add(cached),

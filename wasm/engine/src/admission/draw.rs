@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use tollgate_core::client::{self, AwaitAction, BucketLevel, LeaseState, Policy, RateLimiter};
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Capacity, Instant, Rate, Tokens};
+use tollgate_core::units::{Capacity, Instant, Rate, RatePeriod, Tokens};
 
 use super::{Admission, Entry, Request, Target, entry, is_overflow_key};
 use crate::config::Overflow;
@@ -42,6 +42,7 @@ pub(super) struct Reading {
     pub(super) draw: client::DrawResult,
     expiry: Option<Instant>,
     limit: u64,
+    period: Option<RatePeriod>,
     rate: Rate,
     pub(super) expected_rate: Option<Rate>,
     state: LeaseState,
@@ -65,6 +66,7 @@ impl Reading {
             draw,
             expiry: limiter.lease_expiry(),
             limit: limit_told(limiter.capacity(), || rate.as_micros()),
+            period: limiter.period(),
             rate,
             expected_rate: limiter.expected_rate(now),
             state: limiter.state(now),
@@ -77,6 +79,7 @@ impl Reading {
     fn limit_status(&self) -> LimitStatus {
         LimitStatus {
             limit: self.limit,
+            period: self.period,
             left: self.level.left,
             full_in: self.level.full_in,
         }
@@ -93,6 +96,7 @@ impl Reading {
         Denial {
             retry_at,
             limit: self.limit,
+            period: self.period,
             without_lease: self.state != LeaseState::Leased,
             need,
             // One byte lets all requests go on.

@@ -28,6 +28,7 @@ fn refusal(pause: Option<u64>, limit: u64, without_lease: bool) -> (Refusal, Ins
         until: now,
         retry_at: pause.map(|nanos| now.saturating_add(Duration::from_nanos(nanos))),
         limit,
+        period: None,
         without_lease,
         unit: Unit::Requests,
         need: Tokens::ONE,
@@ -108,6 +109,25 @@ fn the_policy_is_in_whole_numbers_and_names_its_unit() {
         assert_eq!(header(&reply, "ratelimit-policy"), want.as_deref());
         let reason = format!("tenant/{}", unit.name());
         assert_eq!(header(&reply, "tollgate-reason"), Some(reason.as_str()));
+    }
+}
+
+#[test]
+fn a_limit_is_told_for_the_period_for_which_it_was_written() {
+    let rows = [
+        (11_574_074, Some(RatePeriod::Day), "q=1000000;w=86400"),
+        (11_574_074, None, "q=694;w=60"),
+        (1_666_667, Some(RatePeriod::Minute), "q=100;w=60"),
+        (60 * MICRO, Some(RatePeriod::Minute), "q=3600;w=60"),
+        (1389, Some(RatePeriod::Hour), "q=5;w=3600"),
+        (20 * MICRO, Some(RatePeriod::Second), "q=20;w=1"),
+        (20 * MICRO, None, "q=20;w=1"),
+        // 1.5 a minute is not whole.
+        (25_000, Some(RatePeriod::Minute), "q=90;w=3600"),
+    ];
+    for (limit, period, want) in rows {
+        let (quota, window) = policy(limit, period, Unit::Requests).unwrap();
+        assert_eq!(format!("q={quota}{window}"), want);
     }
 }
 

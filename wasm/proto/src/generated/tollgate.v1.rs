@@ -231,6 +231,10 @@ pub struct UnitResponse {
     /// for this resource now.
     #[prost(message, optional, tag = "9")]
     pub draw: ::core::option::Option<DrawResponse>,
+    /// Period for which `capacity` was written, in seconds: 86400 of a limit of 1000 a day. People are told of the
+    /// limit in it. 0: it is not known, or the capacity was written as a plain number.
+    #[prost(uint32, tag = "10")]
+    pub period_s: u32,
 }
 /// Tokens that a client has of the bucket of the whole fleet. They are its own until its lease ends. With a
 /// lease of nothing it draws. With any other these are the tokens that its own bucket begins with, if it had
@@ -703,6 +707,9 @@ pub struct LimitSnapshot {
     /// Capacity that the priorities from 0 on get first; those that are not here get nothing first.
     #[prost(uint64, repeated, tag = "12")]
     pub guaranteed: ::prost::alloc::vec::Vec<u64>,
+    /// Period for which the capacity was written, in seconds; 0 if it named none.
+    #[prost(uint32, tag = "13")]
+    pub period_s: u32,
 }
 /// Nested message and enum types in `LimitSnapshot`.
 pub mod limit_snapshot {

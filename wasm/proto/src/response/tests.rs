@@ -27,6 +27,7 @@ fn good() -> v1::RefreshResponse {
         unlimited: false,
         burst: Some(200.0),
         draw: None,
+        period_s: 60,
     };
     let scope = |name: &str| v1::ScopeResponse {
         scope: name.to_owned(),
@@ -141,6 +142,7 @@ fn a_good_answer_is_read_as_it_was_meant() {
         refresh_interval: Duration::from_secs(1),
         safe: Some(Capacity::from_whole(5)),
         capacity: Capacity::from_whole(1000),
+        period: Some(RatePeriod::Minute),
         burst: Some(Tokens::from_whole(200)),
         draw: None,
     };
@@ -176,6 +178,7 @@ fn a_lease_that_is_over_is_not_sent() {
             refresh_interval: Duration::ZERO,
             safe: None,
             capacity: Capacity::UNLIMITED,
+            period: None,
             burst: None,
             draw: None,
         },
@@ -237,12 +240,13 @@ prop_compose! {
         ms in 1..=86_400_000_u64,
         safe in option::of((0..1_u64 << 51).prop_map(Capacity::from_micros)),
         capacity in capacity(),
+        period in option::of(proptest::sample::select(&RatePeriod::ALL[..])),
         burst in option::of(0..1_u64 << 51),
         draw in option::of(draw()),
     ) -> UnitAnswer {
         let refresh_interval = Duration::from_millis(ms);
         let burst = burst.map(Tokens::from_micros);
-        let answer = Answer { lease, refresh_interval, safe, capacity, burst, draw };
+        let answer = Answer { lease, refresh_interval, safe, capacity, period, burst, draw };
         UnitAnswer { unit, sequence, answer }
     }
 }

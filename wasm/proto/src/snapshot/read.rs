@@ -9,7 +9,7 @@ use tollgate_core::lease_server::{ResourceSnapshot, Snapshot};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
 use tollgate_core::pool::PoolSnapshot;
 use tollgate_core::resource::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
-use tollgate_core::units::{Capacity, Tokens};
+use tollgate_core::units::{Capacity, RatePeriod, Tokens};
 
 use super::FORM;
 use crate::field::{FieldError, Rule};
@@ -139,6 +139,7 @@ impl TryFrom<&v1::LimitSnapshot> for Limit {
             .transpose()?;
         let limit = Self {
             capacity: capacity("capacity", message.capacity)?,
+            period: RatePeriod::from_seconds(message.period_s),
             burst: Tokens::from_micros(message.burst),
             algorithm: algorithm(message.algorithm)?,
             safe: match fixed {

@@ -11,7 +11,7 @@ use tollgate_core::lease_server::{Bounds, LeaseServer, ResourceSnapshot, Terms};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
 use tollgate_core::pool::PoolSnapshot;
 use tollgate_core::resource::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
-use tollgate_core::units::{Capacity, Instant};
+use tollgate_core::units::{Capacity, Instant, RatePeriod};
 
 use super::*;
 
@@ -131,6 +131,10 @@ fn limit() -> impl Strategy<Value = Limit> {
         .prop_map(
             |(capacity, algorithm, (headroom, reserve), (safe, bands), lease)| {
                 let mut limit = Limit::new(capacity);
+                limit.period = RatePeriod::ALL
+                    .get(usize::from(safe))
+                    .copied()
+                    .filter(|_| bands);
                 limit.algorithm = algorithm;
                 limit.headroom = Part::try_from_micros(headroom).unwrap();
                 limit.reserve = Part::try_from_micros(reserve).unwrap();

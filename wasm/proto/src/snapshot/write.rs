@@ -9,6 +9,7 @@ use tollgate_core::lease::{Band, ClientId, Priority, ResourceId};
 use tollgate_core::lease_server::{ResourceSnapshot, Snapshot};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, SafeCapacity};
 use tollgate_core::resource::{ClientSnapshot, LeaseSnapshot};
+use tollgate_core::units::RatePeriod;
 
 use super::FORM;
 use crate::request::from_run;
@@ -185,6 +186,7 @@ impl From<&Limit> for v1::LimitSnapshot {
             headroom: limit.headroom.as_micros(),
             reserve: limit.reserve.as_micros(),
             guaranteed: guaranteed(&limit.guaranteed),
+            period_s: limit.period.map_or(0, RatePeriod::seconds),
         }
     }
 }

@@ -168,6 +168,7 @@ fn scope_answer(scope: &Arc<str>, sequence: u64, granted: Granted) -> ScopeAnswe
         refresh_interval: Duration::from_secs(1),
         safe: granted.safe.map(Capacity::from_whole),
         capacity: Capacity::from_whole(1000),
+        period: None,
         burst: None,
         draw: None,
     };

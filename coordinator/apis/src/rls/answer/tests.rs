@@ -26,7 +26,7 @@ fn rule(name: &str) -> RlsRule {
 fn verdict(remaining: u64) -> Option<Verdict> {
     Some(Verdict {
         is_over: false,
-        limit: Some(CurrentLimit::per_second(10_000_000)),
+        limit: Some(CurrentLimit::per_second(10_000_000, None)),
         remaining,
         reset: Some(Duration::from_millis(100)),
     })

@@ -30,6 +30,7 @@ impl Transport for Silent {
 fn level(capacity: Option<Capacity>, left: u64) -> ScopeLevel {
     ScopeLevel {
         capacity,
+        period: None,
         rate: Rate::from_whole(25),
         is_leased: capacity.is_some(),
         left: Tokens::from_whole(left),

@@ -49,6 +49,8 @@ fn unit_limit(check: &mut Check, path: &str, unit: Unit, fields: &UnitFields<'_>
         // The error begins with the name of the field.
         let (field, rule) = text.split_once(": ").unwrap_or(("", &text));
         let field = join(path, field);
+        let as_written = above_capacity(fields, &error);
+        let rule = as_written.as_deref().unwrap_or(rule);
         match at_fault(fields, &error) {
             Some(text) => check.refuse_value(text, field, rule),
             None => check.refuse(fields.at, field, rule),
@@ -76,7 +78,8 @@ fn values(
     });
     let mut limit = Limit::new(capacity.unwrap_or(Capacity::ZERO));
     let at_once = written.and_then(|text| of_period(text.as_str(), counted));
-    if let Some(at_once) = at_once.filter(|_| counted != QuantityUnit::InFlight) {
+    if let Some((period, at_once)) = at_once.filter(|_| counted != QuantityUnit::InFlight) {
+        limit.period = Some(period);
         limit.burst = Tokens::from_micros(at_once.as_micros()).max(Tokens::ONE);
     }
     check.set(&mut limit.burst, fields.burst, &field("burst"), |text| {
@@ -134,6 +137,14 @@ fn times(check: &mut Check, path: &str, fields: &UnitFields<'_>, limit: &mut Lim
         check.set(time, text, &join(path, name), milliseconds);
     }
     limit.learning = limit.lease;
+}
+
+/// The rule of a safe capacity above the capacity, with both as they were written.
+fn above_capacity(fields: &UnitFields<'_>, error: &LimitError) -> Option<String> {
+    let is_above = matches!(error, LimitError::SafeAboveCapacity { .. });
+    let (safe, (_, capacity)) = (fields.safe.filter(|_| is_above)?, fields.capacity);
+    let (safe, capacity) = (safe.as_str(), capacity?.as_str());
+    Some(format!("{safe} is more than the capacity, {capacity}"))
 }
 
 /// The field that is to be changed.

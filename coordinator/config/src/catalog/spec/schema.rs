@@ -9,7 +9,8 @@ use utoipa::{PartialSchema, ToSchema};
 const QUANTITY: &str = "^[0-9]+(\\.[0-9]+)?([kMGT]|[KMGT]i)?B?$";
 
 /// The same of a rate, which may name its period.
-const RATE: &str = "^[0-9]+(\\.[0-9]+)?([kMGT]|[KMGT]i)?B?(/(s|min|h|d))?$";
+const RATE: &str =
+    "^[0-9]+(\\.[0-9]+)?([kMGT]|[KMGT]i)?B?(/(s|sec|second|min|minute|h|hour|d|day))?$";
 
 /// Declares types that stand for a schema in derived ones.
 macro_rules! schemas {

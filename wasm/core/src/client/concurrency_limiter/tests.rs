@@ -65,6 +65,7 @@ impl Process {
             refresh_interval: Duration::from_secs(1),
             safe: Some(Capacity::from_whole(3)),
             capacity: Capacity::from_whole(1000),
+            period: None,
             burst: None,
             draw: None,
         };
@@ -414,6 +415,7 @@ fn without_a_lease_no_more_are_in_flight_than_the_limit() {
             refresh_interval: Duration::from_secs(1),
             safe: None,
             capacity: Capacity::from_whole(2),
+            period: None,
             burst: None,
             draw: None,
         };

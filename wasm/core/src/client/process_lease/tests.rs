@@ -26,6 +26,7 @@ fn answer(gets: u64, refresh_ms: u64) -> Answer {
         refresh_interval: Duration::from_millis(refresh_ms),
         safe: None,
         capacity: Capacity::from_whole(200),
+        period: None,
         burst: None,
         draw: None,
     }

@@ -109,6 +109,7 @@ fn answer(gets: u64) -> Answer {
         refresh_interval: Duration::from_secs(1),
         safe: Some(Capacity::from_whole(20)),
         capacity: Capacity::from_whole(1000),
+        period: None,
         burst: None,
         draw: None,
     }

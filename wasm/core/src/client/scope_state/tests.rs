@@ -18,6 +18,7 @@ fn lent(gets: u64) -> Answer {
         refresh_interval: Duration::from_secs(1),
         safe: None,
         capacity: Capacity::from_whole(gets),
+        period: None,
         burst: None,
         draw: None,
     }

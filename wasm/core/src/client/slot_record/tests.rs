@@ -25,6 +25,7 @@ fn scope_states() -> [ScopeState; 2] {
             safe: Some(Capacity::ZERO),
             capacity: Some(Capacity::UNLIMITED),
             burst: Some(Tokens::ONE),
+            period: Some(RatePeriod::Day),
             asked_at: at,
             due: at,
             failures: 3,
@@ -141,6 +142,7 @@ impl Draws7 {
             if let Some(limiter) = scope_state.rate_mut(unit) {
                 limiter.draws = self.draws.clone();
                 limiter.lease.client.tally = self.tally.clone();
+                limiter.lease.client.period = None;
             }
         }
         if let Some(limiter) = &mut scope_state.concurrency {
@@ -159,7 +161,24 @@ fn encoded_without_draws(scope_state: &mut ScopeState) -> Vec<u8> {
     let bytes = encoded(scope_state);
     Draws7::default().set(scope_state);
     let bytes = without(without(bytes, &mark.draws), &mark.permits);
-    without(without(bytes, &mark.waiting), &mark.tally)
+    without(
+        without(bytes, &mark.waiting),
+        &TallyWithoutPeriod(mark.tally),
+    )
+}
+
+/// A tally, and behind it the period that came with version 8.
+struct TallyWithoutPeriod(OpenTally);
+
+impl Field for TallyWithoutPeriod {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        self.0.write(bytes);
+        None::<RatePeriod>.write(bytes);
+    }
+
+    fn read(_: &mut Reader<'_>) -> Option<Self> {
+        None
+    }
 }
 
 /// The record of `scope_state`, without bursts and what buckets lack, as it was before version 6.
@@ -193,6 +212,20 @@ fn set_bursts(scope_state: &mut ScopeState, burst: Option<Tokens>, lacking: Toke
     if let Some(limiter) = &mut scope_state.concurrency {
         limiter.lease.client.burst = burst;
     }
+}
+
+#[test]
+fn decode_reads_what_a_filter_wrote_that_knew_no_period() {
+    let [mut idle, _] = scope_states();
+    let client = &mut idle.requests.lease.client;
+    client.tally.since = 0x1122_3344_5566_7788;
+    let (mut tally, mut bytes) = (Vec::new(), encoded(&idle));
+    idle.requests.lease.client.tally.write(&mut tally);
+    let windows = bytes.windows(tally.len());
+    let at = windows.into_iter().position(|part| part == tally).unwrap();
+    assert_eq!(bytes.remove(at + tally.len()), 0);
+    bytes[0] = 7;
+    assert_eq!(ScopeState::decode(&bytes), Some(idle));
 }
 
 #[test]

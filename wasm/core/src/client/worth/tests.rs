@@ -26,6 +26,7 @@ fn answer(gets: u64, whole: u64) -> Answer {
         refresh_interval: Duration::from_millis(100),
         safe: None,
         capacity: Capacity::from_whole(whole),
+        period: None,
         burst: None,
         draw: None,
     }

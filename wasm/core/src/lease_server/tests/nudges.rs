@@ -399,6 +399,7 @@ fn nudges_go_down_a_tree() {
             refresh_interval: Duration::from_secs(2),
             safe: None,
             capacity: Capacity::from_whole(100),
+            period: None,
             burst: None,
             draw: None,
         };

@@ -46,6 +46,7 @@ impl Allocation {
             refresh_interval,
             safe: self.safe(),
             capacity: self.capacity(),
+            period: self.period(),
             burst: self.whole_burst(),
             draw: None,
         }

@@ -187,6 +187,7 @@ pub(super) fn unit_lent((unit, ask): &(Unit, LeaseRequest), capacity: f64) -> Un
             refresh_interval: Duration::from_secs(1),
             safe: None,
             capacity,
+            period: None,
             burst: None,
             draw: None,
         },

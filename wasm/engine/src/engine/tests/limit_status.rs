@@ -31,6 +31,7 @@ fn admitted_requests_are_told_what_is_left_and_refused_ones_are_not() {
     let shown = |left| {
         Some(LimitStatus {
             limit: 100_000_000,
+            period: None,
             left: Tokens::from_whole(left),
             full_in: Some(Duration::from_millis(10 * (100 - left))),
         })

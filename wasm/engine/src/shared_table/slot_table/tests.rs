@@ -93,6 +93,7 @@ impl Setup {
                     refresh_interval: Duration::from_secs(5),
                     safe: None,
                     capacity,
+                    period: None,
                     burst: None,
                     draw: None,
                 };

@@ -43,6 +43,7 @@ impl Process {
             refresh_interval: soon,
             safe: Some(Capacity::from_whole(3)),
             capacity: Capacity::from_whole(5),
+            period: None,
             burst: None,
             draw: Some(draw),
         };
