@@ -70,6 +70,11 @@ pub struct UnitSummary {
     /// The binding limit; null if nothing limits the resource.
     #[serde(default)]
     pub limited_by: Option<LimitedBy>,
+    /// What the binding limit lets clients have together, for the period for which it was written: `100/min`; absent
+    /// if it was written as a plain number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub written: Option<String>,
     /// Tokens of a limit of which clients draw instead of having leases; absent if they have leases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -302,6 +307,10 @@ impl ScopeDetail {
 
 impl UnitSummary {
     fn new(node: &LeaseServer, now: Instant, id: &ResourceId, resource: &Resource) -> Self {
+        let limited_by = node.binding_limit(id).map(LimitedBy::from);
+        let period = resource.limit().period;
+        let written = limited_by.as_ref();
+        let written = written.and_then(|limit| limit.at_most.written(id.unit, period));
         Self {
             capacity: resource.capacity().into(),
             safe: resource.safe().map(Into::into),
@@ -309,7 +318,8 @@ impl UnitSummary {
             sum_has: sum(resource.sum_has()),
             sum_wants: sum(resource.sum_wants()),
             client_count: resource.client_count(),
-            limited_by: node.binding_limit(id).map(LimitedBy::from),
+            limited_by,
+            written,
             bucket: BucketView::find(now, resource, node.pool_of(id).map(|(_, pool)| pool)),
             traffic: TrafficView::of(now, resource.traffic()),
         }
@@ -327,6 +337,11 @@ impl UnitSummary {
             Some(_) => Amount::Number((attempts_per_second - refused_per_second).max(0.0)),
             None => self.sum_has,
         }
+    }
+
+    /// Returns an amount of `unit` per second for the period for which the limit was written.
+    pub fn text(&self, unit: &str, amount: Amount) -> String {
+        amount.text_as(unit, self.written.as_deref())
     }
 
     /// The most that the resource's clients may have together, by the binding limit.

@@ -90,6 +90,10 @@ pub struct MemberView {
 pub struct LimitView {
     /// The amount that the whole fleet may use.
     pub capacity: Amount,
+    /// The capacity for the period for which it was written: `100/min`; absent if it was written as a plain number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub written: Option<String>,
     /// The amount that it may use at once after a pause.
     pub burst: Amount,
     /// The safe capacity of each client: an amount, `dynamic`, or null for its own setting.
@@ -257,14 +261,17 @@ impl From<&MatchedLimits> for MatchView {
 
 // === impl LimitView ===
 
-impl From<&Limit> for LimitView {
-    fn from(limit: &Limit) -> Self {
+impl LimitView {
+    /// Returns the view of the limit of `unit`.
+    pub fn new(unit: Unit, limit: &Limit) -> Self {
         let bands =
             (0..Priority::COUNT).filter_map(|level| Priority::new(u8::try_from(level).ok()?));
         let guaranteed = bands.map(|band| (band, limit.guaranteed.of(band)));
         let guaranteed = guaranteed.filter(|(_, capacity)| capacity.as_micros() > 0);
+        let capacity = Amount::from(limit.capacity);
         Self {
-            capacity: limit.capacity.into(),
+            capacity,
+            written: capacity.written(unit, limit.period),
             burst: burst(limit.burst),
             safe: match limit.safe {
                 SafeCapacity::Client => None,
@@ -283,6 +290,11 @@ impl From<&Limit> for LimitView {
                 .collect(),
         }
     }
+
+    /// Returns an amount of `unit` per second for the period for which the limit was written.
+    pub fn text(&self, unit: &str, amount: Amount) -> String {
+        amount.text_as(unit, self.written.as_deref())
+    }
 }
 
 // === free functions ===
@@ -290,7 +302,7 @@ impl From<&Limit> for LimitView {
 fn units(limits: &UnitLimits) -> BTreeMap<String, LimitView> {
     let limits = limits.iter();
     limits
-        .map(|(unit, limit)| (unit.name().to_owned(), limit.into()))
+        .map(|(unit, limit)| (unit.name().to_owned(), LimitView::new(unit, limit)))
         .collect()
 }
 

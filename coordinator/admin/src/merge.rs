@@ -91,6 +91,7 @@ mod tests {
                 sum_wants: Amount::Number(0.0),
                 client_count: *client_count,
                 limited_by: None,
+                written: None,
                 bucket: None,
                 traffic: TrafficView::default(),
             };

@@ -198,9 +198,9 @@ fn scope(scope: &ScopeSummary) -> Vec<Row> {
         vec![
             ("SCOPE", scope.scope.clone()),
             ("UNIT", unit.clone()),
-            ("CAPACITY", resource.capacity.text(unit)),
-            ("HAS", resource.sum_has.text(unit)),
-            ("WANTS", resource.sum_wants.text(unit)),
+            ("CAPACITY", resource.text(unit, resource.capacity)),
+            ("HAS", resource.text(unit, resource.sum_has)),
+            ("WANTS", resource.text(unit, resource.sum_wants)),
             ("CLIENTS", resource.client_count.to_string()),
             ("LEARNING", print::or_dash(learning.map(duration_text))),
         ]
@@ -219,7 +219,7 @@ fn client_of(client: &ClientSummary) -> Vec<Row> {
 fn limit(one: &MatchView) -> Vec<Row> {
     let capacity = |unit: &str| {
         let limit = one.units.get(unit);
-        limit.map_or_else(String::new, |limit| limit.capacity.text(unit))
+        limit.map_or_else(String::new, |limit| limit.text(unit, limit.capacity))
     };
     vec![vec![
         ("MATCH", one.r#match.clone()),

@@ -136,7 +136,10 @@ impl Simulate {
             let rows = rows.map(|(name, value)| vec![name.to_owned(), value]);
             print::table("FIGURE|VALUE", rows.collect())?;
             let limits = simulation.limit_figures();
-            let rows = limits.iter().take(LIMITS_PRINTED).map(figures::limit_row);
+            let rows = limits
+                .iter()
+                .take(LIMITS_PRINTED)
+                .map(figures::shown_limit_row);
             let header = figures::LIMIT_HEADER.to_uppercase().replace('_', " ");
             print::table(&header, rows.collect())?;
         }

@@ -103,9 +103,9 @@ fn limited(resource: &BusyResource) -> Option<Vec<String>> {
     Some(vec![
         scope.clone(),
         unit.clone(),
-        summary.sum_has.text(unit),
-        summary.sum_wants.text(unit),
-        limited_by.at_most.text(unit),
+        summary.text(unit, summary.sum_has),
+        summary.text(unit, summary.sum_wants),
+        summary.text(unit, limited_by.at_most),
         limited_by.whose.clone(),
     ])
 }

@@ -28,3 +28,4 @@ mod tls;
 mod tree;
 mod unmatched;
 mod writes;
+mod written_limits;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Capacity, MICRO, Tokens};
+use tollgate_core::units::{Capacity, MICRO, RatePeriod, Tokens};
 
 use crate::limits::{FleetCapacity, LimitTable};
 use crate::scopes::ScopeTable;
@@ -26,6 +26,8 @@ pub(crate) struct CapacityTree {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CapacityNode {
     pub(crate) capacity: FleetCapacity,
+    /// Period for which it was written.
+    pub(crate) period: Option<RatePeriod>,
     /// Tokens that may be used at once after a pause.
     pub(crate) burst: Tokens,
     /// The capacity that it lies in, if that has a bound.
@@ -74,6 +76,7 @@ impl CapacityTree {
             if let Some(unit) = found {
                 node.capacity = limits.capacity(&unit.limit);
                 node.burst = unit.limit.burst;
+                node.period = unit.limit.period;
                 node.lease = unit.limit.lease;
                 if let Some(pool) = &unit.pool
                     && let Some(number) = scopes.find_pool(&pool.id.scope)
@@ -83,6 +86,7 @@ impl CapacityTree {
                     let of_pool = &mut pools[number - scopes.len()];
                     of_pool.capacity = limits.capacity(&pool.limit);
                     of_pool.burst = pool.limit.burst;
+                    of_pool.period = pool.limit.period;
                     of_pool.lease = of_pool.lease.max(unit.limit.lease).max(pool.limit.lease);
                 }
             }
@@ -173,6 +177,7 @@ impl CapacityNode {
             capacity: Capacity::UNLIMITED,
             is_promised: false,
         },
+        period: None,
         burst: Tokens::ZERO,
         parent: None,
         weight: 1.0,

@@ -81,6 +81,9 @@ pub struct LimitFigures {
     pub unit: &'static str,
     /// Its capacity at the end, in units, per second unless they are requests in flight.
     pub capacity: f64,
+    /// The same for the period for which it was written, if it named one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written: Option<String>,
     /// Requests that came; one that comes again counts once.
     pub asked: u64,
     /// Requests that went on.

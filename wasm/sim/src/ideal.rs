@@ -105,7 +105,7 @@ impl IdealLimits {
         self.settle(at);
         let now = instant(at);
         for (limit, node) in self.limits.iter_mut().zip(capacities.nodes()) {
-            limit.parent = node.parent;
+            (limit.parent, limit.period) = (node.parent, node.period);
             limit.set(now, node.capacity.capacity, node.burst);
         }
         self.set_others(now, scopes, limits);
@@ -132,6 +132,7 @@ impl IdealLimits {
                         &mut self.limits[last]
                     }
                 };
+                limit.period = other.limit.period;
                 limit.set(now, other.limit.capacity, other.limit.burst);
             }
         }

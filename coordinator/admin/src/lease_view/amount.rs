@@ -1,8 +1,9 @@
 //! Amounts of units.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use tollgate_core::quantity::amount_text;
-use tollgate_core::units::Capacity;
+use tollgate_core::lease::Unit;
+use tollgate_core::quantity::{amount_text, named_period, rate_text};
+use tollgate_core::units::{Capacity, RatePeriod};
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
@@ -24,6 +25,22 @@ impl Amount {
         match self {
             Self::Unlimited => "unlimited".to_owned(),
             Self::Number(amount) => amount_text(unit, amount),
+        }
+    }
+
+    /// Returns this amount per second for the period that a limit names as it was `written`, if it names one.
+    pub fn text_as(self, unit: &str, written: Option<&str>) -> String {
+        match self {
+            Self::Unlimited => self.text(unit),
+            Self::Number(rate) => rate_text(unit, rate, written.and_then(named_period)),
+        }
+    }
+
+    /// Returns this limit for the `period` for which it was written, if it named one.
+    pub(crate) fn written(self, unit: Unit, period: Option<RatePeriod>) -> Option<String> {
+        match self {
+            Self::Unlimited => None,
+            Self::Number(rate) => Some(rate_text(unit.name(), rate, Some(period?))),
         }
     }
 }

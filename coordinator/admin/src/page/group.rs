@@ -8,11 +8,12 @@ use super::overview::{CLIENTS, unanswered};
 use super::query::TableQuery;
 use super::resource_table::{ResourceTable, Weight};
 use super::scope::{limit_table, time};
-use super::text::{amount, counted, group_path, name, unit_words};
+use super::text::{amount, counted, group_path, name, unit_words, unit_words_alone};
 use super::{Page, past};
 use crate::App;
 use crate::extract::{Path, Query};
 use crate::history::{RESOURCES_MAX, route};
+use crate::lease_view::Amount;
 use crate::limits::{OwnView, ScopeLimits, SourceView};
 use crate::openapi::{BadRequest, Missing, ReadLeases};
 use crate::peers::Caller;
@@ -141,16 +142,21 @@ fn used(group: &GroupStatus) -> Markup {
 
 fn sentence(unit: &str, used: &GroupUnit) -> Markup {
     let amount = |value| amount(unit, value);
-    let wants = amount(used.sum_wants.into());
+    let rate = |value: Amount| value.text_as(unit, used.written.as_deref());
+    let words = match used.written {
+        None => unit_words(unit),
+        Some(_) => unit_words_alone(unit),
+    };
+    let wants = rate(used.sum_wants.into());
     html! {
         @match &used.bucket {
             Some(bucket) => {
                 strong { (amount(bucket.left.into())) " of " (amount(bucket.burst.into())) " tokens" } " are left, "
-                (amount(bucket.held.into())) " are with clients; of " (amount(used.capacity)) " " (unit_words(unit)) " "
+                (amount(bucket.held.into())) " are with clients; of " (rate(used.capacity)) " " (words) " "
                 (wants) " are wanted"
             }
             None => {
-                strong { (amount(used.sum_has.into())) " of " (amount(used.capacity)) } " " (unit_words(unit))
+                strong { (rate(used.sum_has.into())) " of " (rate(used.capacity)) } " " (words)
                 " are leased, and " (wants) " are wanted"
             }
         }

@@ -14,6 +14,7 @@ use crate::App;
 use crate::extract::Query;
 use crate::history::HistoryOverview;
 use crate::history::route;
+use crate::lease_view::Amount;
 use crate::openapi::{BadRequest, ReadLeases};
 use crate::peers::Caller;
 use crate::problem::RestError;
@@ -225,7 +226,10 @@ fn group_unit(unit: &str, used: &GroupUnit) -> Markup {
         div {
             @match &used.bucket {
                 Some(bucket) => { (amount(unit, bucket.left.into())) " left of " (amount(unit, bucket.burst.into())) " " }
-                None => { (amount(unit, used.sum_has.into())) " of " (amount(unit, used.capacity)) " " }
+                None => {
+                    @let written = used.written.as_deref();
+                    (Amount::from(used.sum_has).text_as(unit, written)) " of " (used.capacity.text_as(unit, written)) " "
+                }
             }
             span.dim { (Text(unit)) }
         }

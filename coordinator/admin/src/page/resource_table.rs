@@ -123,7 +123,7 @@ impl ResourceTable<'_> {
             waiting_count,
             ..
         } = resource;
-        let amount = |value| amount(unit, value);
+        let amount = |value| summary.text(unit, value);
         let path = scope_path(scope);
         html! {
             tr.throttled[*waiting_count > 0 || summary.traffic.refused_per_second > 0.0] data-key={ (unit) " " (path) } {

@@ -183,7 +183,7 @@ pub(super) fn limit_table(limits: &BTreeMap<String, LimitView>) -> Markup {
             tbody { @for (unit, limit) in limits {
                 tr {
                     th scope="row" { (unit) }
-                    td.num data-label="capacity" { (amount(unit, limit.capacity)) }
+                    td.num data-label="capacity" { (limit.text(unit, limit.capacity)) }
                     td.num data-label="burst" {
                         @if limit.capacity == Amount::Unlimited { "none" } @else { (amount(unit, limit.burst)) }
                     }
@@ -199,6 +199,7 @@ pub(super) fn limit_table(limits: &BTreeMap<String, LimitView>) -> Markup {
 fn facts(unit: &str, detail: &UnitDetail) -> Markup {
     let summary = &detail.summary;
     let amount = |value| amount(unit, value);
+    let rate = |value| summary.text(unit, value);
     html! {
         dl.facts {
             @if summary.traffic.attempts > 0 {
@@ -206,9 +207,9 @@ fn facts(unit: &str, detail: &UnitDetail) -> Markup {
                 div { dt { "admitted a second" } dd { (amount(traffic.admitted_per_second().into())) } }
                 div { dt { "refused a second" } dd { (amount(traffic.refused_per_second.into())) } }
             }
-            div { dt { "leased" } dd { (amount(summary.sum_has)) } }
-            div { dt { "limit" } dd { (amount(summary.at_most())) } }
-            div { dt { "wanted" } dd { (amount(summary.sum_wants)) } }
+            div { dt { "leased" } dd { (rate(summary.sum_has)) } }
+            div { dt { "limit" } dd { (rate(summary.at_most())) } }
+            div { dt { "wanted" } dd { (rate(summary.sum_wants)) } }
             @if let Some(bucket) = &summary.bucket {
                 div { dt { "tokens left" } dd { (amount(Amount::Number(bucket.left))) } }
                 div { dt { "tokens with clients" } dd { (amount(Amount::Number(bucket.held))) } }
@@ -224,7 +225,7 @@ fn facts(unit: &str, detail: &UnitDetail) -> Markup {
                 }
             }
             @if let Some(safe) = summary.safe {
-                div { dt { "safe capacity of a client" } dd { (amount(safe)) } }
+                div { dt { "safe capacity of a client" } dd { (rate(safe)) } }
             }
             @if summary.learning_ms > 0 {
                 div { dt { "learning for" } dd { (duration(summary.learning_ms)) } }

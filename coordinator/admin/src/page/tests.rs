@@ -22,6 +22,7 @@ fn summary() -> UnitSummary {
         sum_has: Amount::Number(90.0),
         sum_wants: Amount::Number(200.0),
         client_count: 2,
+        written: None,
         limited_by: Some(LimitedBy {
             whose: "group gold".to_owned(),
             at_most: Amount::Number(80.0),
@@ -44,6 +45,7 @@ fn client(id: &str) -> ResourceClient {
 fn status(scope: &str, id: &str) -> Status {
     let shared = GroupUnit {
         capacity: Amount::Number(1024.0),
+        written: None,
         sum_has: 512.0,
         sum_wants: 0.0,
         member_count: 1,

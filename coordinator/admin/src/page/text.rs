@@ -121,6 +121,12 @@ pub(super) fn amount(unit: &str, amount: Amount) -> String {
     amount.text(unit)
 }
 
+/// Returns the words after an amount of `unit` that names its period: `requests`.
+pub(super) fn unit_words_alone(unit: &str) -> &str {
+    let words = unit_words(unit);
+    words.strip_suffix(" per second").unwrap_or(words)
+}
+
 /// Returns the words after an amount of `unit`: `requests per second`.
 pub(super) fn unit_words(unit: &str) -> &str {
     match unit {

@@ -51,7 +51,7 @@ pub(super) fn verdict(unit: &str, detail: &UnitDetail) -> Markup {
 }
 
 fn use_of(unit: &str, summary: &UnitSummary) -> Markup {
-    let wants = amount(unit, summary.sum_wants);
+    let wants = summary.text(unit, summary.sum_wants);
     html! {
         @match (summary.at_most(), &summary.limited_by) {
             (Amount::Unlimited, _) | (_, None) => {
@@ -59,7 +59,7 @@ fn use_of(unit: &str, summary: &UnitSummary) -> Markup {
             }
             (at_most, Some(limited_by)) => {
                 "Together all want " (wants) ", and " (the(&limited_by.whose)) " allows "
-                (amount(unit, at_most)) "."
+                (summary.text(unit, at_most)) "."
             }
         }
     }
@@ -68,7 +68,7 @@ fn use_of(unit: &str, summary: &UnitSummary) -> Markup {
 /// The reason for which clients get less than they want.
 fn reason(unit: &str, summary: &UnitSummary) -> Markup {
     let at_most = summary.at_most();
-    let (wants, most) = (amount(unit, summary.sum_wants), amount(unit, at_most));
+    let [wants, most] = [summary.sum_wants, at_most].map(|rate| summary.text(unit, rate));
     let whose = html! {
         @match &summary.limited_by {
             Some(limited_by) => { (the(&limited_by.whose)) }

@@ -55,6 +55,7 @@ mod tests {
                     sum_has: Amount::Number(0.5),
                     sum_wants: Amount::Number(2.5),
                     client_count: 1,
+                    written: None,
                     limited_by: Some(LimitedBy {
                         whose: "own limit".to_owned(),
                         at_most: capacity,

@@ -28,10 +28,14 @@ pub struct GroupStatus {
 }
 
 /// Use of a group's capacity of one unit.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 pub struct GroupUnit {
     /// The capacity.
     pub capacity: Amount,
+    /// The capacity for the period for which it was written: `100/min`; absent if it was written as a plain number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub written: Option<String>,
     /// The amount that the members' clients may be using.
     #[schema(minimum = 0)]
     pub sum_has: f64,
@@ -74,11 +78,8 @@ impl GroupStatus {
         let unit = |(unit, limit): (Unit, &Limit)| {
             let scope = group.scope().clone();
             let id = ResourceId { scope, unit };
-            let capacity = limit.capacity.into();
-            (
-                unit.name().to_owned(),
-                GroupUnit::new(node, now, &id, capacity),
-            )
+            let unit = GroupUnit::new(node, now, &id, limit);
+            (id.unit.name().to_owned(), unit)
         };
         Self {
             name: group.name().as_ref().to_owned(),
@@ -105,9 +106,11 @@ impl GroupStatus {
 
 impl GroupUnit {
     /// The use of the group's resource `id`: of its members, or of a group that is divided between clients its own.
-    fn new(node: &LeaseServer, now: Instant, id: &ResourceId, capacity: Amount) -> Self {
+    fn new(node: &LeaseServer, now: Instant, id: &ResourceId, limit: &Limit) -> Self {
+        let capacity = Amount::from(limit.capacity);
         let mut used = Self {
             capacity,
+            written: capacity.written(id.unit, limit.period),
             sum_has: 0.0,
             sum_wants: 0.0,
             member_count: 0,

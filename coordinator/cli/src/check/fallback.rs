@@ -1,7 +1,7 @@
 //! Fallbacks of a configuration: what each Envoy admits under its limits without a lease.
 
 use serde::Serialize;
-use tollgate_admin::view::Amount;
+use tollgate_admin::view::{Amount, LimitView};
 use tollgate_config::catalog::FileCatalog;
 use tollgate_core::client::{KnownLimit, Policy};
 use tollgate_core::lease::Unit;
@@ -22,6 +22,9 @@ pub(super) struct Fallback {
     unit: &'static str,
     /// For each Envoy, whose filter has no settings of its own.
     each_envoy: Amount,
+    /// The limit for the period for which it was written, if it named one.
+    #[serde(skip)]
+    written: Option<String>,
     /// Tokens at once; null for requests in flight.
     at_once: Option<Amount>,
     why: String,
@@ -68,6 +71,7 @@ impl Fallback {
             of: of.to_owned(),
             unit: unit.name(),
             each_envoy: capacity.into(),
+            written: LimitView::new(unit, limit).written,
             at_once: (!unit.is_concurrency()).then(|| burst.into()),
             why: why(unit, limit, &policy),
         }
@@ -78,7 +82,7 @@ impl Fallback {
         vec![
             self.of.clone(),
             self.unit.to_owned(),
-            amount(self.each_envoy),
+            self.each_envoy.text_as(self.unit, self.written.as_deref()),
             print::or_dash(self.at_once.map(amount)),
             self.why.clone(),
         ]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use tollgate_admin::view::{Amount, LimitView};
+use tollgate_admin::view::LimitView;
 use tollgate_config::catalog::{Catalog, LimitSource};
 use tollgate_config::{Config, HoldingLimits, LimitOrigin, ScopeExplanation};
 use tollgate_core::lease::{ResourceId, Unit};
@@ -112,7 +112,7 @@ pub(super) fn show(file: &Path, config: &Config, scope: &str, json: bool) -> Res
 fn answers(explanation: &ScopeExplanation, unit: Unit) -> Vec<UnitAnswer> {
     let answer = |(held, limit): (&HoldingLimits, &Limit)| UnitAnswer {
         unit: unit.name(),
-        limit: Some(limit.into()),
+        limit: Some(LimitView::new(unit, limit)),
         from: Origin::of(held),
         why: why(explanation, held),
     };
@@ -190,14 +190,14 @@ fn row(answer: &UnitAnswer) -> Vec<String> {
         why,
         ..
     } = answer;
-    let amount = |amount: Amount| amount.text(unit);
     let burst = limit.as_ref().filter(|_| *unit != Unit::Concurrency.name());
     vec![
         (*unit).to_owned(),
-        limit
-            .as_ref()
-            .map_or_else(|| "unlimited".to_owned(), |limit| amount(limit.capacity)),
-        print::or_dash(burst.map(|limit| amount(limit.burst))),
+        limit.as_ref().map_or_else(
+            || "unlimited".to_owned(),
+            |limit| limit.text(unit, limit.capacity),
+        ),
+        print::or_dash(burst.map(|limit| limit.burst.text(unit))),
         from.text(),
         why.clone(),
     ]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_admin::view::{Amount, LimitView, MemberView, SafeView, ScopeLimits, SourceView};
-use tollgate_core::quantity::{amount_text, duration_text};
+use tollgate_admin::view::{LimitView, MemberView, SafeView, ScopeLimits, SourceView};
+use tollgate_core::quantity::duration_text;
 
 use crate::failure::Failure;
 use crate::print;
@@ -93,13 +93,12 @@ fn raised(until: u64) -> String {
 
 fn rows(from: &str, units: &BTreeMap<String, LimitView>) -> Vec<Vec<String>> {
     let row = |(unit, limit): (&String, &LimitView)| {
-        let amount = |amount: Amount| amount.text(unit);
         vec![
             from.to_owned(),
             unit.clone(),
-            amount(limit.capacity),
-            amount(limit.burst),
-            safe(unit, limit.safe),
+            limit.text(unit, limit.capacity),
+            limit.burst.text(unit),
+            safe(unit, limit),
             limit.algorithm.clone(),
             duration_text(limit.lease_ms),
             duration_text(limit.refresh_ms),
@@ -108,10 +107,10 @@ fn rows(from: &str, units: &BTreeMap<String, LimitView>) -> Vec<Vec<String>> {
     units.iter().map(row).collect()
 }
 
-fn safe(unit: &str, safe: Option<SafeView>) -> String {
-    match safe {
+fn safe(unit: &str, limit: &LimitView) -> String {
+    match limit.safe {
         None => "-".to_owned(),
         Some(SafeView::Dynamic(_)) => "dynamic".to_owned(),
-        Some(SafeView::Amount(value)) => amount_text(unit, value),
+        Some(SafeView::Amount(value)) => limit.text(unit, value.into()),
     }
 }

@@ -88,8 +88,8 @@ fn clients(scope: &str, unit: &str, resource: &UnitDetail) -> Result<(), Failure
     let rows = clients.into_iter().map(|client| {
         vec![
             client.client.clone(),
-            client.has.text(unit),
-            client.wants.text(unit),
+            resource.summary.text(unit, client.has),
+            resource.summary.text(unit, client.wants),
             duration_text(client.expires_in_ms),
             print::or_dash(client.throttled_for_ms.map(duration_text)),
         ]
@@ -130,7 +130,7 @@ fn sums(unit: &str, resource: &UnitDetail) -> String {
         waiting_count,
         ..
     } = resource;
-    let amount = |amount: Amount| amount.text(unit);
+    let amount = |amount: Amount| summary.text(unit, amount);
     format!(
         "{unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {waiting_count}{}{}{}{}",
         amount(summary.capacity),
@@ -169,7 +169,7 @@ fn bucket(summary: &UnitSummary) -> String {
 
 fn limited_by(unit: &str, summary: &UnitSummary) -> String {
     summary.limited_by.as_ref().map_or_else(String::new, |by| {
-        let at_most = by.at_most.text(unit);
+        let at_most = summary.text(unit, by.at_most);
         format!(", limited by {} to {at_most}", print::plain(&by.whose))
     })
 }

@@ -101,12 +101,22 @@ fn ideal_rows(figures: &Figures) -> [(&'static str, String); 6] {
 pub(super) const LIMIT_HEADER: &str = "scope|unit|capacity|asked|admitted|ideal|of_ideal|beyond|\
                                        beyond_safe|beyond_late|beyond_rest|longest_pause";
 
-/// Returns the row of a limit.
+/// Returns the row of a limit for people, with its capacity as it was written.
+pub(super) fn shown_limit_row(limit: &LimitFigures) -> Vec<String> {
+    let mut row = limit_row(limit);
+    if let (Some(capacity), Some(written)) = (row.get_mut(2), &limit.written) {
+        capacity.clone_from(written);
+    }
+    row
+}
+
+/// Returns the row of a limit, with its capacity per second.
 pub(super) fn limit_row(limit: &LimitFigures) -> Vec<String> {
     let LimitFigures {
         scope,
         unit,
         capacity,
+        written: _,
         asked,
         admitted,
         ideal,

@@ -97,7 +97,7 @@ fn row(resource: &BusyResource) -> Vec<String> {
         throttled_for_ms,
         ..
     } = resource;
-    let amount = |amount: Amount| amount.text(unit);
+    let amount = |amount: Amount| summary.text(unit, amount);
     vec![
         scope.clone(),
         unit.clone(),
@@ -188,6 +188,7 @@ pub(super) mod tests {
                 sum_wants: Amount::Number(wants),
                 client_count: 2,
                 limited_by: None,
+                written: None,
                 bucket: None,
                 traffic: TrafficView::default(),
             },
@@ -228,6 +229,14 @@ pub(super) mod tests {
         member.throttled_for_ms = Some(192_000);
         let demand = format!("{demand} for 3m12s");
         assert_eq!(row(&member)[8..], ["group gold", demand.as_str()]);
+    }
+
+    #[test]
+    fn a_limit_is_shown_as_it_was_written() {
+        let mut minute = resource(Amount::Number(100.0 / 60.0), 0.5, 2.0);
+        assert_eq!(row(&minute)[2..5], ["1.67", "0.5", "2"]);
+        minute.summary.written = Some("100/min".to_owned());
+        assert_eq!(row(&minute)[2..5], ["100/min", "30/min", "120/min"]);
     }
 
     /// The lines of a screen of 40 columns and 10 rows.

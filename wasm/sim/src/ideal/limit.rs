@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tollgate_core::bucket::TokenBucket;
 use tollgate_core::lease::Unit;
-use tollgate_core::units::{Capacity, Instant, MICRO, Tokens};
+use tollgate_core::quantity::rate_text;
+use tollgate_core::units::{Capacity, Instant, MICRO, RatePeriod, Tokens};
 
 use super::part;
 use crate::capacities::CapacityNode;
@@ -15,6 +16,8 @@ use crate::figures::LimitFigures;
 pub(super) struct IdealLimit {
     pub(super) unit: Unit,
     capacity: Capacity,
+    /// Period for which that was written.
+    pub(super) period: Option<RatePeriod>,
     meter: Meter,
     /// The capacity that it lies in.
     pub(super) parent: Option<usize>,
@@ -59,7 +62,7 @@ pub(super) struct Beyond {
 impl IdealLimit {
     pub(super) fn of_requests(node: &CapacityNode) -> Self {
         let mut limit = Self::unlimited(Unit::Requests);
-        limit.parent = node.parent;
+        (limit.parent, limit.period) = (node.parent, node.period);
         limit.set(Instant::ZERO, node.capacity.capacity, node.burst);
         limit
     }
@@ -69,6 +72,7 @@ impl IdealLimit {
         Self {
             unit,
             capacity: Capacity::UNLIMITED,
+            period: None,
             meter: if unit.is_concurrency() {
                 Meter::InFlight { ideal: 0, fleet: 0 }
             } else {
@@ -223,6 +227,7 @@ impl IdealLimit {
             scope: scope.to_owned(),
             unit: self.unit.name(),
             capacity: self.capacity.as_f64(),
+            written: self.written(),
             asked: self.asked,
             admitted,
             ideal,
@@ -233,6 +238,12 @@ impl IdealLimit {
             beyond_rest: beyond.rest,
             longest_pause: self.longest_pause.as_secs_f64(),
         }
+    }
+
+    /// Returns the capacity for the period for which it was written, if it named one.
+    fn written(&self) -> Option<String> {
+        let period = self.period.filter(|_| self.is_bounded());
+        period.map(|_| rate_text(self.unit.name(), self.capacity.as_f64(), period))
     }
 
     /// Returns the most requests in flight.

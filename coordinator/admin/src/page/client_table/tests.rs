@@ -22,6 +22,7 @@ fn table(clients: Vec<ResourceClient>, client_count: usize) -> String {
             sum_has: Amount::Number(10.0),
             sum_wants: Amount::Number(20.0),
             client_count,
+            written: None,
             limited_by: None,
             bucket: None,
             traffic: TrafficView::default(),

@@ -20,6 +20,7 @@ fn resource(
             sum_has: Amount::Number(has),
             sum_wants: Amount::Number(wants),
             client_count,
+            written: None,
             limited_by: None,
             bucket: None,
             traffic: TrafficView::default(),

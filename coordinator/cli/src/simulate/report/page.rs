@@ -34,7 +34,7 @@ pub(super) fn render(record: &RunRecord<'_>) -> String {
         section { h2 { "Figures" } (table_of_figures(record)) }
         section {
             h2 { "Limits" }
-            (table(&figures::LIMIT_HEADER.replace('_', " "), record.limits.iter().map(figures::limit_row)))
+            (table(&figures::LIMIT_HEADER.replace('_', " "), record.limits.iter().map(figures::shown_limit_row)))
         }
         section { h2 { "Laws" } (laws(record)) }
         section { h2 { "Course" } (charts(record)) }
