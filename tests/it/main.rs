@@ -45,6 +45,7 @@ mod peer_san;
 mod per_route;
 mod prefer_master;
 mod quickstart;
+mod quotas;
 mod redirects;
 mod reload;
 mod request_bodies;

@@ -20,9 +20,11 @@ use tollgate_leases::shards::Shards;
 use utoipa::ToSchema;
 
 mod amount;
+mod quota;
 mod throttled;
 
 pub use self::amount::Amount;
+pub use self::quota::QuotaView;
 pub(crate) use self::throttled::is_throttled;
 pub(crate) use self::throttled::waiting;
 use self::throttled::{first_throttled, longest_throttled};
@@ -79,6 +81,10 @@ pub struct UnitSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub bucket: Option<BucketView>,
+    /// Its quotas; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub quotas: Vec<QuotaView>,
     /// Attempts and refusals of its clients; none of clients that do not report them.
     #[serde(default)]
     pub traffic: TrafficView,
@@ -321,6 +327,7 @@ impl UnitSummary {
             limited_by,
             written,
             bucket: BucketView::find(now, resource, node.pool_of(id).map(|(_, pool)| pool)),
+            quotas: QuotaView::all(&resource.quotas(now)),
             traffic: TrafficView::of(now, resource.traffic()),
         }
     }

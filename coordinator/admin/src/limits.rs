@@ -10,6 +10,7 @@ use tollgate_config::catalog::limits::{MatchedLimits, UnitLimits};
 use tollgate_config::catalog::{GroupMembership, LimitSource, OwnLimits, ResolvedScope};
 use tollgate_core::lease::{Priority, ResourceId, Unit};
 use tollgate_core::limit::{Limit, Part, SafeCapacity};
+use tollgate_core::quantity::amount_text;
 use tollgate_core::units::{Capacity, Tokens};
 use utoipa::ToSchema;
 
@@ -18,7 +19,7 @@ use super::extract::{PageQuery, Path, Query};
 use super::openapi::{BadRequest, Read};
 use super::problem::RestError;
 use super::stored::page;
-use crate::lease_view::{Amount, ms};
+use crate::lease_view::{Amount, ms, tokens};
 
 /// Limits in force for a scope.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -117,6 +118,10 @@ pub struct LimitView {
     pub reserve: f64,
     /// The amounts that priority bands get first, by priority.
     pub guaranteed: BTreeMap<String, Amount>,
+    /// Amounts of windows beside the capacity, by the names of their periods, such as `day`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(required = false)]
+    pub quotas: BTreeMap<String, f64>,
 }
 
 /// Safe capacity of a client.
@@ -288,12 +293,30 @@ impl LimitView {
             guaranteed: guaranteed
                 .map(|(band, capacity)| (band.level().to_string(), capacity.into()))
                 .collect(),
+            quotas: limit
+                .quotas
+                .iter()
+                .map(|quota| (quota.period.to_string(), tokens(quota.amount)))
+                .collect(),
         }
     }
 
     /// Returns an amount of `unit` per second for the period for which the limit was written.
     pub fn text(&self, unit: &str, amount: Amount) -> String {
         amount.text_as(unit, self.written.as_deref())
+    }
+}
+
+impl LimitView {
+    /// The quotas, such as `1000/day, 20k/month`; a dash without any.
+    pub fn quota_text(&self, unit: &str) -> String {
+        let quotas = self.quotas.iter();
+        let texts = quotas.map(|(per, amount)| format!("{}/{per}", amount_text(unit, *amount)));
+        let texts: Vec<_> = texts.collect();
+        if texts.is_empty() {
+            return "-".to_owned();
+        }
+        texts.join(", ")
     }
 }
 

@@ -93,6 +93,7 @@ mod tests {
                 limited_by: None,
                 written: None,
                 bucket: None,
+                quotas: Vec::new(),
                 traffic: TrafficView::default(),
             };
             ((*unit).to_owned(), summary)

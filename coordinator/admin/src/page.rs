@@ -28,6 +28,7 @@ pub(super) mod overview;
 mod parent;
 mod past;
 mod query;
+mod quota;
 mod resource_table;
 pub(super) mod scope;
 mod sorting;

@@ -6,7 +6,7 @@ pub use super::history::{
     ClientHistory, HistoryOverview, ResourceHistory, ScopeHistory, ScopeUnitHistory, UnitHistory,
 };
 pub use super::lease_view::{
-    Amount, BucketView, BusyResource, LimitedBy, ResourceClient, ScopeDetail, ScopePage,
+    Amount, BucketView, BusyResource, LimitedBy, QuotaView, ResourceClient, ScopeDetail, ScopePage,
     ScopeSummary, TrafficView, UnitDetail, UnitSummary,
 };
 pub use super::limits::{

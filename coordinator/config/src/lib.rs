@@ -176,6 +176,7 @@ impl Config {
         let mut raw: raw::RawConfig = yaml::read_or_default(text)?;
         let shared = raw.take_shared();
         let mut check = Check::beside(folder);
+        check.is_below_parent = raw.parent.is_some() || !flags.parents.is_empty();
         let listen = Listen::check(&mut check, raw.listen.as_ref());
         let tls = tls::tls(&mut check, raw.tls.as_ref(), raw.cluster.is_some());
         let admin = admin::admin(&mut check, raw.admin.as_ref());

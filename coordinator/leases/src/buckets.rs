@@ -8,9 +8,9 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tollgate_core::fleet::{BucketChange, StoredBucket};
+use tollgate_core::fleet::{BucketChange, QuotaRecord, StoredBucket, StoredLimit, UsedPart};
 use tollgate_core::lease::{Origin, ResourceId, Unit};
-use tollgate_core::units::{Rate, Tokens};
+use tollgate_core::units::{Rate, Tokens, WallTime};
 
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -50,7 +50,7 @@ pub trait BucketStore: Send + Sync + fmt::Debug {
 }
 
 /// Buckets by resource.
-pub type StoredBuckets = BTreeMap<ResourceId, StoredBucket>;
+pub type StoredBuckets = BTreeMap<ResourceId, StoredLimit>;
 
 /// Reason for which buckets could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,7 +63,7 @@ pub struct BucketStoreError {
 }
 
 /// A bucket as it is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 struct BucketRecord {
     /// Millionths of tokens of the limit's burst.
     burst: u64,
@@ -79,6 +79,10 @@ struct BucketRecord {
     at_ms: u64,
     /// Milliseconds since 1970 from which it is full, and nobody holds anything.
     until_ms: u64,
+    /// Use of its quotas, by the names of their periods: millionths of tokens, each with the milliseconds since
+    /// 1970 until which they count.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    quotas: BTreeMap<String, Vec<(u64, u64)>>,
 }
 
 // === impl BucketStoreError ===
@@ -96,7 +100,13 @@ impl BucketStoreError {
 // === impl BucketRecord ===
 
 impl BucketRecord {
-    fn new(now: Duration, bucket: &StoredBucket) -> Self {
+    fn new(now: Duration, stored: &StoredLimit) -> Self {
+        let StoredLimit { bucket, quotas } = stored;
+        let quotas = quotas.iter().map(|record| {
+            let parts = record.parts.iter();
+            let parts = parts.map(|part| (part.until.as_millis(), part.used.as_micros()));
+            (record.name.clone(), parts.collect())
+        });
         Self {
             burst: bucket.whole.as_micros(),
             rate: bucket.rate.as_micros(),
@@ -105,14 +115,15 @@ impl BucketRecord {
             held_for_ms: millis(bucket.held_for),
             at_ms: millis(now),
             until_ms: millis(now.saturating_add(bucket.lasts)),
+            quotas: quotas.collect(),
         }
     }
 
     /// The bucket at `now`; none if it is full, or its time is not possible. One of the future is as of now.
-    fn at(&self, now: Duration) -> Option<StoredBucket> {
+    fn at(&self, now: Duration) -> Option<StoredLimit> {
         let lasts = self.until_ms.checked_sub(self.at_ms)?;
         let age = millis(now).saturating_sub(self.at_ms);
-        (age < lasts).then(|| StoredBucket {
+        let bucket = StoredBucket {
             whole: Tokens::from_micros(self.burst),
             rate: Rate::from_micros(self.rate),
             missing: Tokens::from_micros(self.missing),
@@ -120,7 +131,21 @@ impl BucketRecord {
             held_for: Duration::from_millis(self.held_for_ms),
             lasts: Duration::from_millis(lasts),
             age: Duration::from_millis(age),
-        })
+        };
+        let quotas = self.quotas();
+        (age < lasts).then_some(StoredLimit { bucket, quotas })
+    }
+
+    fn quotas(&self) -> Vec<QuotaRecord> {
+        let part = |&(until, used): &(u64, u64)| UsedPart {
+            until: WallTime::from_millis(until),
+            used: Tokens::from_micros(used),
+        };
+        let quotas = self.quotas.iter().map(|(name, parts)| QuotaRecord {
+            name: name.clone(),
+            parts: parts.iter().map(part).collect(),
+        });
+        quotas.collect()
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -8,15 +8,16 @@ use std::num::NonZeroU16;
 use tokio::sync::mpsc;
 use tollgate_config::catalog::{ResolvedScope, Resolver};
 use tollgate_core::cluster::shard_of;
+use tollgate_core::fleet::QuotaNote;
 use tollgate_core::lease::{ClientId, ClientRun, Origin, ResourceId, Unit};
 use tollgate_core::lease_server::{LeaseServer, Terms};
 use tollgate_core::limit::Limit;
-use tollgate_core::units::{Capacity, Instant};
-use tollgate_net::clock::Clock;
+use tollgate_core::units::{Capacity, Instant, WallClock, WallTime};
+use tollgate_net::clock::{Clock, unix_time};
 use tollgate_proto::request::{Refresh, Release, ScopeRefresh};
 use tollgate_proto::response::{ScopeAnswer, UnitAnswer};
 
-use crate::metrics::LeaseMetrics;
+use crate::metrics::{LeaseMetrics, QuotaPart};
 use crate::nudges::Nudges;
 use crate::rules::RuleNames;
 
@@ -130,21 +131,46 @@ impl Driver {
                     Some(command) => {
                         self.count_leases();
                         tracing::trace!(?command, "driver: command");
-                        self.handle(self.clock.now(), command);
+                        let now = self.clock.now();
+                        self.read_wall_clock(now);
+                        self.handle(now, command);
                     }
                     None => return,
                 },
                 () = timer.until(timeout) => {}
             }
             let now = self.clock.now();
+            self.read_wall_clock(now);
             // Also after a command: a busy queue must not delay expiries.
             if self.server.poll_timeout().is_some_and(|at| at <= now) {
                 self.server.handle_timeout(now);
             }
             self.store_buckets(now);
+            self.tell_of_quotas();
             self.count_leases();
             self.tell_parent(now);
             self.send_nudges();
+        }
+    }
+
+    /// Quotas go by the wall clock.
+    fn read_wall_clock(&mut self, now: Instant) {
+        let ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
+        let clock = WallClock::new(now, WallTime::from_millis(ms));
+        self.server.set_wall_clock(clock);
+    }
+
+    /// Logs and counts the quotas of which much is used.
+    fn tell_of_quotas(&mut self) {
+        for (resource, QuotaNote { name, percent }) in self.server.take_quota_notes() {
+            let (scope, unit) = (&*resource.scope, resource.unit.name());
+            if percent < 100 {
+                tracing::info!(scope, unit, quota = name, "quota: 80 percent are used");
+                self.metrics.count_quota(QuotaPart::Most);
+            } else {
+                tracing::warn!(scope, unit, quota = name, "quota: all of it is used");
+                self.metrics.count_quota(QuotaPart::All);
+            }
         }
     }
 

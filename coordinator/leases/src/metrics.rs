@@ -24,6 +24,7 @@ pub struct LeaseMetrics {
     bucket_writes: Counter,
     bucket_write_errors: Counter,
     unstored_buckets: Counter,
+    quotas_reached: LabeledCounter<QuotaPart>,
     refresh_duration: Durations,
     /// Metrics of the calls to the parent.
     pub parent: ParentMetrics,
@@ -50,6 +51,16 @@ label_values! {
         NotStored = "not_stored",
         /// No master answered for its shard.
         NoMaster = "no_master",
+    }
+}
+
+label_values! {
+    /// Part of a quota that was used within its window.
+    pub enum QuotaPart as "percent" {
+        /// Most of it.
+        Most = "80",
+        /// All of it.
+        All = "100",
     }
 }
 
@@ -88,6 +99,11 @@ impl LeaseMetrics {
             unstored_buckets: registry.add(
                 "unstored_buckets",
                 "Answers that tell of a slow limit's bucket for which bounds.max_durable left no room",
+            ),
+            quotas_reached: LabeledCounter::register(
+                registry,
+                "quotas_reached",
+                "Quotas of which 80 or 100 percent were used within a window",
             ),
             refresh_duration: registry.add_durations("refresh_duration", duration),
             parent: ParentMetrics::register(registry),
@@ -134,6 +150,11 @@ impl LeaseMetrics {
     /// Counts an answer that tells of a bucket for which the store has no room.
     pub fn count_unstored_bucket(&self) {
         self.unstored_buckets.inc();
+    }
+
+    /// Counts a quota of which so much was used.
+    pub fn count_quota(&self, part: QuotaPart) {
+        self.quotas_reached.count(part, 1);
     }
 
     /// Number of scopes that have been refreshed since the start.

@@ -25,6 +25,7 @@ fn refusal(pause: Option<u64>) -> (Refusal, Instant) {
         rate: Rate::ZERO,
         expected_rate: None,
         never: false,
+        quota: None,
     };
     let (rule, by) = (RuleId(0), RuleId(0));
     (Refusal::Denied { rule, by, denial }, now)

@@ -563,6 +563,7 @@ fn a_groups_refusal_looks_as_the_rule_that_leads_there_says() {
         rate: Rate::ZERO,
         expected_rate: None,
         never: false,
+        quota: None,
     };
     let refusal = Refusal::Denied {
         rule: RuleId(1),

@@ -11,7 +11,7 @@ use super::walk::Walk;
 pub(crate) type Claim = fn(&Walk) -> Result<()>;
 
 /// Every example with its claim.
-pub(crate) const CLAIMS: [(&str, Claim); 10] = [
+pub(crate) const CLAIMS: [(&str, Claim); 11] = [
     ("ai-tokens", tokens_of_answers_are_charged),
     ("bytes", bodies_are_charged),
     ("concurrency", no_more_are_in_flight),
@@ -20,6 +20,7 @@ pub(crate) const CLAIMS: [(&str, Claim); 10] = [
     ("groups", members_share),
     ("jwt", the_verified_claim_is_limited),
     ("matcher", what_the_matcher_skips_is_free),
+    ("quotas", plans_have_amounts_of_a_day),
     ("ratelimit", the_service_refuses),
     ("tls", leases_come_over_tls),
 ];
@@ -70,6 +71,20 @@ fn bodies_are_charged(walk: &Walk) -> Result<()> {
         let pause = refused(walk, part, reason)?;
         ensure!(pause > 500, "{reason}: {pause} ms");
     }
+    Ok(())
+}
+
+fn plans_have_amounts_of_a_day(walk: &Walk) -> Result<()> {
+    let trial = walk.output("?[1-8]")?;
+    ensure!(count(trial, "200") == 5, "{trial}");
+    let refusal = walk.output("-D -")?;
+    let reason = field(refusal, "tollgate-reason")?;
+    ensure!(reason == "plan/requests/quota", "{refusal}");
+    let policy = field(refusal, "ratelimit-policy")?;
+    ensure!(policy == r#""plan/quota";q=5;w=86400"#, "{refusal}");
+    let free = walk.output("?[1-12]")?;
+    ensure!(count(free, "200") == 10, "{free}");
+    ensure!(free.contains("used 10 of 1000 per day"), "{free}");
     Ok(())
 }
 

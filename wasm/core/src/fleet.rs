@@ -12,6 +12,7 @@ mod fleet_bucket;
 mod member;
 mod mode;
 mod promises;
+mod quotas;
 mod reports;
 mod short_members;
 mod stored_bucket;
@@ -23,10 +24,13 @@ pub(crate) use self::draw::{ChargedLimit, ChargedLimits, Draw};
 pub use self::fleet_bucket::{FleetBucket, FleetBucketSnapshot};
 pub(crate) use self::member::{DrawingMember, MemberDraws};
 use self::promises::Promises;
+pub(crate) use self::quotas::FleetQuotas;
+pub use self::quotas::{QuotaLevel, QuotaNote, QuotaRecord, QuotaUse, UsedPart};
 pub(crate) use self::reports::Report;
 pub(crate) use self::short_members::ShortMembers;
-pub use self::stored_bucket::{BucketChange, SLOW_FROM, StoredBucket, is_slow};
+pub use self::stored_bucket::{BucketChange, SLOW_FROM, StoredBucket, StoredLimit, is_slow};
 pub(crate) use self::sums::{DrawSums, FleetSums};
+use crate::lease_server::QuotaChange;
 use crate::units::{Capacity, Instant, Tokens};
 
 /// A limit that clients may draw of, with its bucket.
@@ -46,6 +50,8 @@ pub(crate) struct FleetLimit {
     cost: Tokens,
     /// Tokens that are kept for clients below their part.
     promises: Promises,
+    /// Its quotas.
+    pub(crate) quotas: FleetQuotas,
 }
 
 // === impl FleetLimit ===
@@ -64,13 +70,28 @@ impl FleetLimit {
     }
 
     /// Begins with the bucket that a store has, of a limit that has `burst` now.
-    pub(crate) fn restore_stored(&mut self, now: Instant, burst: Tokens, stored: StoredBucket) {
-        self.bucket = Some(FleetBucket::restored(now, burst, stored));
+    pub(crate) fn restore_stored(&mut self, now: Instant, burst: Tokens, stored: &StoredLimit) {
+        let StoredLimit { bucket, quotas } = stored;
+        let mut restored = FleetBucket::restored(now, burst, *bucket);
+        if !is_slow(bucket.rate, bucket.whole) {
+            // Its record is for the quotas, and may be older than what was drawn since.
+            restored.charge(now, restored.left(now));
+        }
+        self.bucket = Some(restored);
+        let held_for = bucket.held_for.saturating_sub(bucket.age);
+        let held = (bucket.held(), now.saturating_add(held_for));
+        self.quotas.restore(quotas, held);
         (self.is_used, self.is_stored) = (true, true);
     }
 
-    /// Begins with the bucket of a snapshot.
-    pub(crate) fn restore(&mut self, now: Instant, bucket: Option<&FleetBucketSnapshot>) {
+    /// Begins with the bucket and the quotas of a snapshot.
+    pub(crate) fn restore(
+        &mut self,
+        now: Instant,
+        bucket: Option<&FleetBucketSnapshot>,
+        quotas: &[QuotaRecord],
+    ) {
+        self.quotas.restore(quotas, (Tokens::ZERO, now));
         self.bucket = bucket.map(|bucket| FleetBucket::of(now, bucket));
         self.is_used = bucket.is_some();
     }
@@ -118,16 +139,40 @@ impl FleetLimit {
         }
     }
 
-    /// Tokens that are left in the bucket.
+    /// Tokens that are left in the bucket, and of the quotas.
     pub(crate) fn left(&self, now: Instant) -> Tokens {
-        self.bucket.map_or(Tokens::ZERO, |bucket| bucket.left(now))
+        let left = self.bucket.map_or(Tokens::ZERO, |bucket| bucket.left(now));
+        left.min(self.quotas.left())
+    }
+
+    /// Changes what is used of the quota `name`, of a limit with `burst`.
+    pub(crate) fn change_quota(
+        &mut self,
+        now: Instant,
+        burst: Tokens,
+        name: &str,
+        change: QuotaChange,
+    ) {
+        self.begin(now, burst);
+        self.is_used = true;
+        self.quotas.change(now, name, change);
+    }
+
+    /// Takes `tokens` for a client, if need be by going into debt.
+    fn charge(&mut self, now: Instant, tokens: Tokens) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.charge(now, tokens);
+            self.quotas.charge(now, tokens);
+            self.is_used |= tokens > Tokens::ZERO;
+        }
     }
 
     /// Time until which the bucket is to be remembered without clients: until it is full, if any of
-    /// them has drawn of it.
+    /// them has drawn of it, and nothing is used of the quotas.
     pub(crate) fn full_at(&self, capacity: Capacity) -> Option<Instant> {
-        let bucket = self.bucket.filter(|_| self.is_used);
-        bucket.and_then(|bucket| bucket.full_at(capacity.as_rate()))
+        let bucket = self.bucket.filter(|_| self.is_used)?;
+        let full_at = bucket.full_at(capacity.as_rate());
+        full_at.max(self.quotas.unused_at())
     }
 
     /// Forgets the bucket if a new one would hold no more.
@@ -136,22 +181,40 @@ impl FleetLimit {
         self.bucket = self.bucket.filter(|_| lasts);
     }
 
-    /// Returns what is to be stored of the bucket, and whether before an answer tells of its tokens. Nobody holds or
-    /// earns what they do now after `lease`.
+    /// Returns what is to be stored of the bucket and the quotas, and whether before an answer tells of their tokens.
+    /// Nobody holds or earns what they do now after `lease`.
     pub(crate) fn store_change(
         &mut self,
         now: Instant,
         sums: &FleetSums,
         lease: Duration,
-    ) -> Option<(StoredBucket, bool)> {
+    ) -> Option<(StoredLimit, bool)> {
         let withheld = Capacity::from_sum(sums.draws.cut_off)
             .as_rate()
             .tokens_in(lease);
         let held = (sums.held(), withheld);
         let bucket = self.bucket.as_mut().filter(|_| self.is_used)?;
-        let change = bucket.store_change(now, sums.capacity.as_rate(), held, lease);
-        self.is_stored |= change.is_some();
-        change
+        let has_news = self.quotas.are_beyond_stored();
+        let rate = sums.capacity.as_rate();
+        let change = bucket.store_change(now, rate, held, lease, has_news)?;
+        self.is_stored = true;
+        let (mut bucket, is_urgent) = change;
+        let unused_in = self
+            .quotas
+            .unused_at()
+            .map(|unused_at| unused_at.saturating_since(now));
+        bucket.lasts = bucket.lasts.max(unused_in.unwrap_or_default());
+        let quotas = self.quotas.store();
+        Some((StoredLimit { bucket, quotas }, is_urgent))
+    }
+
+    /// Notes what the store has of the bucket, which is known. Of its quotas the store may know more: the master before
+    /// may not have read it.
+    pub(crate) fn note_stored(&mut self, stored: Option<StoredLimit>) {
+        if let Some(stored) = stored {
+            self.is_stored = true;
+            self.quotas.merge(&stored.quotas);
+        }
     }
 
     /// Notes that the store does not have the bucket.
@@ -159,5 +222,6 @@ impl FleetLimit {
         if let Some(bucket) = &mut self.bucket {
             bucket.not_stored();
         }
+        self.quotas.not_stored();
     }
 }

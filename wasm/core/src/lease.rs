@@ -6,6 +6,7 @@
 
 use core::time::Duration;
 
+use crate::fleet::QuotaLevel;
 use crate::traffic::Tally;
 use crate::units::{Capacity, RatePeriod, Tokens};
 
@@ -133,6 +134,8 @@ pub struct DrawAnswer {
     pub next: Option<Duration>,
     /// Capacity that the client may use while calls fail, until its lease ends.
     pub standby: Capacity,
+    /// The quota that is nearest to its end, if there is any: then nothing passes that was not drawn.
+    pub quota: Option<QuotaLevel>,
 }
 
 /// Capacity lent for a time.

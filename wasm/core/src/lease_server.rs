@@ -5,6 +5,7 @@
 //! invalidate.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::ops::Bound;
 use core::time::Duration;
 
@@ -14,6 +15,7 @@ mod drain;
 mod nudges;
 mod parent;
 mod pools;
+mod quotas;
 mod refresh;
 mod slot;
 mod snapshot;
@@ -26,15 +28,17 @@ pub use self::drain::{DRAINS_MAX, DrainError, Drains};
 pub use self::nudges::Nudge;
 use self::nudges::NudgeQueue;
 use self::pools::Pools;
+pub use self::quotas::{QuotaChange, QuotaError};
 use self::slot::ResourceSlot;
 pub use self::snapshot::{ResourceSnapshot, Snapshot, SnapshotError};
 pub use self::terms::{PoolTerms, Terms};
 use crate::deadlines::Deadlines;
+use crate::fleet::QuotaNote;
 use crate::lease::{ClientId, ClientRun, Epoch, ResourceId};
 use crate::pool::Pool;
 use crate::resource::Resource;
 use crate::tree::ParentLeases;
-use crate::units::{Instant, Tokens};
+use crate::units::{Instant, Tokens, WallClock};
 
 /// Part of a time without a master that does not count as learning, as of an etcd lease that does
 /// not count for its term.
@@ -69,6 +73,10 @@ pub struct LeaseServer {
     drawn: Tokens,
     /// Buckets of the fleet that a store keeps.
     buckets: StoredBuckets,
+    /// The wall clock, by which quotas go.
+    wall_clock: WallClock,
+    /// Parts of quotas that have been used since the last look, one refresh's at most.
+    quota_notes: Vec<(ResourceId, QuotaNote)>,
 }
 
 /// Bounds on the size of a lease server.
@@ -131,6 +139,32 @@ impl LeaseServer {
             nudges: NudgeQueue::default(),
             drawn: Tokens::ZERO,
             buckets: StoredBuckets::default(),
+            wall_clock: WallClock::default(),
+            quota_notes: Vec::new(),
+        }
+    }
+
+    /// Takes the wall clock, by which quotas go.
+    pub fn set_wall_clock(&mut self, clock: WallClock) {
+        let is_first = self.wall_clock == WallClock::default();
+        self.wall_clock = clock;
+        if is_first {
+            self.begin_windows();
+        }
+    }
+
+    /// Begins the windows of quotas that were taken over, whose ends are known now.
+    fn begin_windows(&mut self) {
+        let now = self.wall_clock.read_at();
+        for (_, pool) in self.pools.iter_mut() {
+            pool.advance_quotas(now, self.wall_clock);
+        }
+        self.pools.watch_empty();
+        for (id, slot) in &mut self.resources {
+            slot.resource
+                .allocation
+                .advance_quotas(now, self.wall_clock);
+            requeue(&mut self.timeouts, id, slot);
         }
     }
 
@@ -164,6 +198,8 @@ impl LeaseServer {
     pub fn handle_release(&mut self, client: &ClientRun, resource: &ResourceId, sequence: u64) {
         if let Some(slot) = self.resources.get_mut(resource) {
             let known = slot.resource.client_count();
+            let (now, clock) = (self.wall_clock.read_at(), self.wall_clock);
+            slot.resource.allocation.advance_quotas(now, clock);
             slot.resource.handle_release(client, sequence);
             slot.count(&mut self.pools);
             recount(&mut self.leases, known, slot);
@@ -201,6 +237,10 @@ impl LeaseServer {
                 continue;
             };
             let known = slot.resource.client_count();
+            // Tokens that clients hold at a window's end count in the next one.
+            slot.resource
+                .allocation
+                .advance_quotas(now, self.wall_clock);
             slot.resource.expire(now);
             slot.report(now, &mut self.pools);
             recount(&mut self.leases, known, slot);
@@ -213,7 +253,7 @@ impl LeaseServer {
                 self.forget(&id, &mut slot);
             }
         }
-        for (id, pool) in self.pools.forget_full(now) {
+        for (id, pool) in self.pools.forget_full(now, self.wall_clock) {
             self.forget_pool(&id, &pool);
         }
     }

@@ -38,6 +38,7 @@ pub mod limit;
 pub mod message;
 pub mod pool;
 pub mod quantity;
+pub mod quota;
 pub mod resource;
 mod round;
 pub mod share;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::lease::Priority;
+use crate::quota::Quotas;
 use crate::share::Quantum;
 use crate::units::{Capacity, MICRO, RatePeriod, Tokens, mul_div};
 
@@ -42,6 +43,8 @@ pub struct Limit {
     pub reserve: Part,
     /// Capacity that each priority band gets before higher ones are filled, as far as it is wanted.
     pub guaranteed: Guarantees,
+    /// Amounts that the whole fleet may use within windows of time, beside the capacity.
+    pub quotas: Quotas,
 }
 
 /// Algorithm that divides a capacity between the clients that want it.
@@ -171,6 +174,7 @@ impl Limit {
             headroom: Part::HALF,
             reserve: Part::NONE,
             guaranteed: Guarantees::default(),
+            quotas: Quotas::default(),
         }
     }
 

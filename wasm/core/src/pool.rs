@@ -25,7 +25,7 @@ use core::time::Duration;
 mod draws;
 
 use crate::fleet::{
-    DrawSums, FleetBucketSnapshot, FleetLimit, FleetSums, MemberDraws, ShortMembers,
+    DrawSums, FleetBucketSnapshot, FleetLimit, FleetSums, MemberDraws, QuotaRecord, ShortMembers,
 };
 use crate::hash::fnv1a;
 use crate::lack::Lack;
@@ -34,7 +34,7 @@ use crate::lease_times::LeaseTimes;
 use crate::limit::{Limit, SafeCapacity, burst_part};
 use crate::round::Round;
 use crate::share::{FairShare, Handle, Quantum};
-use crate::units::{Capacity, Instant, RatePeriod, Tokens};
+use crate::units::{Capacity, Instant, RatePeriod, Tokens, WallClock};
 
 /// Shared capacity, with the sums of what is wanted of it and lent of it.
 #[derive(Debug)]
@@ -103,6 +103,8 @@ pub(crate) struct PoolView {
     pub(crate) of_member: ResourceTotals,
     /// Whether clients may draw of its bucket.
     pub(crate) has_bucket: bool,
+    /// Whether it has a quota.
+    pub(crate) has_quota: bool,
     pub(crate) times: LeaseTimes,
     /// Capacity without the reserve.
     pub(crate) divided: Capacity,
@@ -141,12 +143,16 @@ pub struct PoolSnapshot {
     pub crowded: Duration,
     /// Its bucket, if clients draw of it.
     pub bucket: Option<FleetBucketSnapshot>,
+    /// What is used of its quotas.
+    pub quotas: Vec<QuotaRecord>,
 }
 
 // === impl Pool ===
 
 impl Pool {
     pub(crate) fn new(id: &ResourceId, limit: &Limit) -> Self {
+        let mut fleet = FleetLimit::default();
+        fleet.quotas.set(&limit.quotas);
         Self {
             limit: limit.clone(),
             hash: fnv1a(id.scope.as_bytes()),
@@ -156,7 +162,7 @@ impl Pool {
             subclients: 0,
             draws: DrawSums::default(),
             unearned: Tokens::ZERO,
-            fleet: FleetLimit::default(),
+            fleet,
             short_members: ShortMembers::default(),
             empty_until: None,
             crowded_until: Instant::ZERO,
@@ -170,7 +176,8 @@ impl Pool {
     pub(crate) fn restore(now: Instant, snapshot: &PoolSnapshot) -> Self {
         let mut pool = Self::new(&snapshot.id, &snapshot.limit);
         pool.crowded_until = now.saturating_add(snapshot.crowded);
-        pool.fleet.restore(now, snapshot.bucket.as_ref());
+        pool.fleet
+            .restore(now, snapshot.bucket.as_ref(), &snapshot.quotas);
         pool
     }
 
@@ -197,9 +204,16 @@ impl Pool {
     pub(crate) fn set_limit(&mut self, now: Instant, limit: &Limit) {
         if self.limit != *limit {
             self.fleet.set_burst(now, limit.burst);
+            self.fleet.quotas.set(&limit.quotas);
             self.limit = limit.clone();
             self.stir();
         }
+    }
+
+    /// Begins the windows of its quotas that are due by `clock`.
+    pub(crate) fn advance_quotas(&mut self, now: Instant, clock: WallClock) {
+        let held = self.draws.held();
+        self.fleet.quotas.advance(now, clock, held);
     }
 
     /// Makes `member` a member, whose clients have earned `unearned` tokens before, which count no more.
@@ -298,6 +312,7 @@ impl Pool {
             period: self.limit.period,
             of_member: membership.totals,
             has_bucket: self.fleet.bucket.is_some(),
+            has_quota: self.fleet.quotas.bound(),
             times: LeaseTimes::of(&self.limit),
             divided: self.divided(),
             allotted: self.allotted(membership),

@@ -21,6 +21,7 @@
 //! clients.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
@@ -36,7 +37,7 @@ use self::silence::watch;
 pub use self::snapshot::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
 pub use self::throttled::ThrottledSince;
 use crate::deadlines::Deadlines;
-use crate::fleet::FleetBucket;
+use crate::fleet::{FleetBucket, QuotaUse};
 use crate::hash::{fnv1a, fnv1a_after};
 use crate::lease::{Answer, ClientId, ClientRun, Epoch, LeaseRequest, Run, Unit};
 use crate::limit::Limit;
@@ -297,6 +298,11 @@ impl Resource {
     /// All tokens that clients have drawn of the fleet's bucket since the resource is known here.
     pub fn drawn(&self) -> Tokens {
         self.allocation.drawn
+    }
+
+    /// Its quotas, with what is used of them.
+    pub fn quotas(&self, now: Instant) -> Vec<QuotaUse> {
+        self.allocation.fleet.quotas.uses(now)
     }
 
     /// Attempts and refusals of its clients.

@@ -81,7 +81,7 @@ mod tests {
     fn a_round_goes_on_where_it_stopped_and_ends() {
         let mut map: BTreeMap<_, _> = [1, 2, 3, 4].map(|key| (key, ())).into();
         let mut round = Round::default();
-        assert_eq!(visited(&mut round, &mut map, 3), []);
+        assert_eq!(visited(&mut round, &mut map, 3), [0_u8; 0]);
         round.start(map.len());
         assert_eq!(visited(&mut round, &mut map, 3), [1, 2, 3]);
         assert!(round.is_under_way());
@@ -108,7 +108,7 @@ mod tests {
         assert!(!round.is_under_way());
         round.start(9);
         map.clear();
-        assert_eq!(visited(&mut round, &mut map, 2), []);
+        assert_eq!(visited(&mut round, &mut map, 2), [0_u8; 0]);
         assert!(!round.is_under_way());
     }
 }

@@ -10,9 +10,11 @@ use core::fmt;
 use core::time::Duration;
 
 mod rate_period;
+mod wall_time;
 mod windowed_rate;
 
 pub use self::rate_period::RatePeriod;
+pub use self::wall_time::{WallClock, WallTime};
 pub use self::windowed_rate::WindowedRate;
 
 /// Millionths in one token, and in one unit of capacity.

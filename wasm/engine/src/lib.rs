@@ -56,7 +56,7 @@ pub use engine::ScopeView;
 pub use host::{Call, Host, HostError, Level};
 pub use own_slots::OwnSlots;
 pub use refusal::{Denial, LimitStatus, Refusal, ScopeLevel};
-pub use reply::{Formats, Refuser, Reply, policy, reason, seconds};
+pub use reply::{Formats, Refuser, Reply, policy, policy_of, quota_name, reason, seconds};
 pub use roots::{Root, RootSettings};
 pub use rules::{OVERFLOW, planned_key};
 pub use shared_memory::{ABSENT, Cas, SharedMemory, Written};

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use tollgate_core::fleet::QuotaLevel;
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Capacity, Instant, Rate, RatePeriod, Tokens};
 
@@ -54,6 +55,8 @@ pub struct Denial {
     pub expected_rate: Option<Rate>,
     /// It is more than there can ever be at once.
     pub never: bool,
+    /// The quota that refuses it, if one does.
+    pub quota: Option<QuotaLevel>,
 }
 
 /// State of a bucket as a worker last saw it.
@@ -67,6 +70,8 @@ pub struct LimitStatus {
     pub left: Tokens,
     /// Time until the bucket is full if no request draws, if it ever is.
     pub full_in: Option<Duration>,
+    /// The quota that is nearest to its end, if there is any.
+    pub quota: Option<QuotaLevel>,
 }
 
 /// State of a scope's limit of requests at one instant.
@@ -134,6 +139,7 @@ impl Denial {
             rate: Rate::ZERO,
             expected_rate: None,
             never: false,
+            quota: None,
         }
     }
 

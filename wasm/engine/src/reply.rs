@@ -7,7 +7,9 @@
 
 use core::time::Duration;
 
+use tollgate_core::fleet::QuotaLevel;
 use tollgate_core::lease::Unit;
+use tollgate_core::quantity::duration_text;
 use tollgate_core::units::{Instant, MICRO, RatePeriod, WindowedRate};
 
 use crate::refusal::{Denial, Refusal};
@@ -95,6 +97,9 @@ impl Reply {
 /// The reason of a refusal in the words of `tollgate-reason`; `rule` is the rule's name.
 pub fn reason(refusal: Refusal, rule: &str) -> String {
     match refusal {
+        Refusal::Denied { denial, .. } if denial.quota.is_some() => {
+            format!("{rule}/{}/quota", denial.unit.name())
+        }
         Refusal::Denied { denial, .. } if denial.never => format!("{rule}/cost"),
         Refusal::Denied { denial, .. } => format!("{rule}/{}", denial.unit.name()),
         Refusal::Missing { .. } => format!("{rule}/missing"),
@@ -133,7 +138,8 @@ fn denied(denial: &Denial, reason: String, now: Instant, refuser: Refuser<'_>) -
         status,
         is_throttling: true,
         body: format!(
-            r#"{{"type":"{PROBLEM_TYPES}#{kind}","title":"{title}","status":{status},"detail":"{message}","violated-policies":["{rule}"]}}"#
+            r#"{{"type":"{PROBLEM_TYPES}#{kind}","title":"{title}","status":{status},"detail":"{message}","violated-policies":["{policy}"]}}"#,
+            policy = violated(rule, denial),
         ),
         message,
         headers,
@@ -149,6 +155,14 @@ fn why(denial: &Denial, pause: Option<Duration>) -> String {
     };
     match (denial.never, pause) {
         (true, _) => "the request costs more than passes at once".to_owned(),
+        (_, Some(pause)) if denial.quota.is_some() => {
+            let window = denial.quota.map_or(Duration::ZERO, |quota| quota.length);
+            format!(
+                "the {what} of {} are used up, the next request passes in {} s",
+                duration_text(millis(window)),
+                seconds(pause)
+            )
+        }
         (_, Some(pause)) => {
             let ms = rounded_up(pause, MILLI);
             format!("too many {what}, the next request passes in {ms} ms")
@@ -167,9 +181,13 @@ fn told_limit(
     seconds: Option<u64>,
 ) {
     let (quota, unit) = (
-        policy(denial.limit, denial.period, denial.unit),
+        match &denial.quota {
+            Some(quota) => Some(policy_of(quota)),
+            None => policy(denial.limit, denial.period, denial.unit),
+        },
         unit_parameter(denial.unit),
     );
+    let rule = &violated(rule, denial);
     if formats.ietf {
         let after = seconds.map_or_else(String::new, |seconds| format!(";t={seconds}"));
         headers.push(("ratelimit", format!("\"{rule}\";r=0{after}")));
@@ -247,6 +265,29 @@ pub fn policy(limit: u64, period: Option<RatePeriod>, unit: Unit) -> Option<(u64
             Some((tokens, format!(";w={window_s}")))
         }
     }
+}
+
+/// The amount of a quota as a whole number, and its window.
+pub fn policy_of(quota: &QuotaLevel) -> (u64, String) {
+    let window = format!(";w={}", seconds(quota.length));
+    (quota.amount.whole(), window)
+}
+
+/// The name by which the limit is told that refuses: a quota has one of its own.
+fn violated(rule: &str, denial: &Denial) -> String {
+    match denial.quota {
+        Some(_) => quota_name(rule),
+        None => rule.to_owned(),
+    }
+}
+
+/// The name by which a rule's quota is told.
+pub fn quota_name(rule: &str) -> String {
+    format!("{rule}/quota")
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A time in whole seconds, rounded up.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use tollgate_core::fleet::QuotaLevel;
 pub use tollgate_core::lease::UnitAnswer;
 use tollgate_core::lease::{Answer, DrawAnswer, Epoch, LeaseTerms, Origin};
 use tollgate_core::limit::LEASE_MAX;
@@ -208,6 +209,18 @@ impl From<DrawAnswer> for v1::DrawResponse {
             left: draw.left.as_micros(),
             next_ms: next.map(number::from_duration),
             standby: number::from_capacity(draw.standby),
+            quota: draw.quota.map(Into::into),
+        }
+    }
+}
+
+impl From<QuotaLevel> for v1::QuotaLevel {
+    fn from(quota: QuotaLevel) -> Self {
+        Self {
+            amount: quota.amount.as_micros(),
+            left: quota.left.as_micros(),
+            window_ms: millis(quota.length),
+            resets_in_ms: millis(quota.resets_in),
         }
     }
 }
@@ -235,7 +248,17 @@ fn draw(message: &v1::DrawResponse) -> Result<DrawAnswer, FieldError> {
         next: next.map_err(|rule| FieldError::new("draw.next_ms", rule))?,
         standby: number::to_capacity(message.standby)
             .map_err(|error| FieldError::new("draw.standby", error))?,
+        quota: message.quota.map(|quota| QuotaLevel {
+            amount: Tokens::from_micros(quota.amount),
+            left: Tokens::from_micros(quota.left),
+            length: Duration::from_millis(quota.window_ms),
+            resets_in: Duration::from_millis(quota.resets_in_ms),
+        }),
     })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn lease_terms(message: &v1::Lease) -> Result<LeaseTerms, FieldError> {

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use tollgate_core::lease::Unit;
+use tollgate_core::quota::Quotas;
 use tollgate_core::units::{Capacity, MICRO, RatePeriod, Tokens};
 
 use crate::limits::{FleetCapacity, LimitTable};
@@ -23,7 +24,7 @@ pub(crate) struct CapacityTree {
 }
 
 /// One capacity.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CapacityNode {
     pub(crate) capacity: FleetCapacity,
     /// Period for which it was written.
@@ -36,6 +37,8 @@ pub(crate) struct CapacityNode {
     pub(crate) weight: f64,
     /// Length of a lease.
     pub(crate) lease: Duration,
+    /// Its quotas.
+    pub(crate) quotas: Quotas,
 }
 
 /// State of one capacity in a sample: at first without those within it. Rates are requests per second.
@@ -78,6 +81,7 @@ impl CapacityTree {
                 node.burst = unit.limit.burst;
                 node.period = unit.limit.period;
                 node.lease = unit.limit.lease;
+                node.quotas = unit.limit.quotas.clone();
                 if let Some(pool) = &unit.pool
                     && let Some(number) = scopes.find_pool(&pool.id.scope)
                 {
@@ -86,6 +90,7 @@ impl CapacityTree {
                     let of_pool = &mut pools[number - scopes.len()];
                     of_pool.capacity = limits.capacity(&pool.limit);
                     of_pool.burst = pool.limit.burst;
+                    of_pool.quotas = pool.limit.quotas.clone();
                     of_pool.period = pool.limit.period;
                     of_pool.lease = of_pool.lease.max(unit.limit.lease).max(pool.limit.lease);
                 }
@@ -144,7 +149,7 @@ impl CapacityTree {
         for number in self.order.iter().copied() {
             let CapacityNode {
                 capacity, parent, ..
-            } = self.nodes[number];
+            } = &self.nodes[number];
             let is_leased = !capacity.capacity.is_unlimited() || self.pool_of(number).is_some();
             let sum = &mut sums[number];
             sum.attainable = sum.wants.min(capacity.requests().unwrap_or(f64::INFINITY));
@@ -153,7 +158,7 @@ impl CapacityTree {
                 sum.handed_out = sum.handed_out.min(sum.has as f64 / MICRO as f64);
             }
             let below = *sum;
-            if let Some(parent) = parent {
+            if let Some(parent) = *parent {
                 let above = &mut sums[parent];
                 above.wants += below.attainable;
                 above.passed += below.handed_out;
@@ -182,6 +187,7 @@ impl CapacityNode {
         parent: None,
         weight: 1.0,
         lease: Duration::ZERO,
+        quotas: Quotas::NONE,
     };
 
     /// Returns whether figures count it: it has a bound, and lies in no other that has one.

@@ -10,7 +10,7 @@ use tollgate_core::lease::{ClientId, ClientRun, Epoch, Origin, ResourceId};
 use tollgate_core::lease_server::{LeaseServer, Snapshot, Start, Terms};
 use tollgate_core::limit::Limit;
 use tollgate_core::message::{Refresh, Refreshed, Release, ScopeAnswer, ScopeError, ScopeRefresh};
-use tollgate_core::units::{Capacity, Instant};
+use tollgate_core::units::{Capacity, Instant, WallClock};
 
 mod parent;
 mod shard;
@@ -23,6 +23,7 @@ use crate::limits::{LimitTable, ScopeLimits};
 use crate::process::Clock;
 use crate::random::Random;
 use crate::scenario::{CoordinatorSpec, FirstTerm};
+use crate::wall::{START, wall_time};
 
 /// The google.rpc.Code of a request that came after a later one.
 pub(crate) const ABORTED: u32 = 10;
@@ -223,6 +224,10 @@ impl Coordinator {
             Reach::Nobody => Err(unavailable("the shard has no master")),
             Reach::NotMaster => Err(unavailable("not master")),
             Reach::Master(server) => {
+                server.set_wall_clock(WallClock::new(
+                    local,
+                    wall_time(now.saturating_since(START)),
+                ));
                 let answers = asked.asks.iter().map(|(unit, request)| {
                     let resource = ResourceId {
                         scope: asked.scope.clone(),

@@ -23,6 +23,7 @@ use crate::limits::LimitTable;
 use crate::scopes::ScopeTable;
 
 mod limit;
+mod quotas;
 
 use self::limit::IdealLimit;
 
@@ -107,6 +108,7 @@ impl IdealLimits {
         for (limit, node) in self.limits.iter_mut().zip(capacities.nodes()) {
             (limit.parent, limit.period) = (node.parent, node.period);
             limit.set(now, node.capacity.capacity, node.burst);
+            limit.set_quotas(&node.quotas);
         }
         self.set_others(now, scopes, limits);
     }

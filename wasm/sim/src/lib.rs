@@ -28,6 +28,7 @@ mod scopes;
 pub mod simulation;
 pub mod sizes;
 mod topology;
+mod wall;
 
 pub use self::process::view::{ClientKey, ClientView, tokens};
 pub use self::process::{ResourceDemand, Spent};

@@ -9,7 +9,7 @@ use super::query::TableQuery;
 use super::resource_table::{ResourceTable, Weight};
 use super::scope::{limit_table, time};
 use super::text::{amount, counted, group_path, name, unit_words, unit_words_alone};
-use super::{Page, past};
+use super::{Page, past, quota};
 use crate::App;
 use crate::extract::{Path, Query};
 use crate::history::{RESOURCES_MAX, route};
@@ -136,6 +136,7 @@ fn used(group: &GroupStatus) -> Markup {
         }
         @for (unit, sums) in &group.units {
             p.verdict data-key=(unit) { (sentence(unit, sums)) }
+            (quota::quotas(unit, &sums.quotas))
         }
     }
 }

@@ -13,7 +13,7 @@ use super::client_table::{ClientQuery, ClientTable};
 use super::overview::unanswered;
 use super::text::{amount, duration, group_path, name, owner, unit_words};
 use super::verdict::{traffic, verdict};
-use super::{Page, bar, legend, past};
+use super::{Page, bar, legend, past, quota};
 use crate::App;
 use crate::extract::{ENTRIES_MAX, Path, Query};
 use crate::history::ScopeHistory;
@@ -112,6 +112,7 @@ impl ScopePage<'_> {
                 (facts(unit, detail))
                 (bar::bar(&detail.summary))
                 (legend::bars())
+                (quota::quotas(unit, &detail.summary.quotas))
                 // Clients that draw have no shares.
                 @if let Some(chart) = past::of_clients(self.past, unit).filter(Chart::has_bands) {
                     h3 { "Leased in the last 10 minutes" }
@@ -177,7 +178,7 @@ pub(super) fn limit_table(limits: &BTreeMap<String, LimitView>) -> Markup {
         table.rows.plain {
             thead { tr {
                 th scope="col" { "unit" } th.num scope="col" { "capacity" }
-                th.num scope="col" { "burst" } th scope="col" { "divided by" }
+                th.num scope="col" { "burst" } th scope="col" { "quota" } th scope="col" { "divided by" }
                 th.num scope="col" { "lease" } th.num scope="col" { "refresh" }
             } }
             tbody { @for (unit, limit) in limits {
@@ -187,6 +188,7 @@ pub(super) fn limit_table(limits: &BTreeMap<String, LimitView>) -> Markup {
                     td.num data-label="burst" {
                         @if limit.capacity == Amount::Unlimited { "none" } @else { (amount(unit, limit.burst)) }
                     }
+                    td data-label="quota" { (limit.quota_text(unit)) }
                     td data-label="divided by" { (limit.algorithm) }
                     td.num data-label="lease" { (duration(limit.lease_ms)) }
                     td.num data-label="refresh" { (duration(limit.refresh_ms)) }

@@ -28,6 +28,7 @@ fn summary() -> UnitSummary {
             at_most: Amount::Number(80.0),
         }),
         bucket: None,
+        quotas: Vec::new(),
         traffic: TrafficView::default(),
     }
 }
@@ -50,6 +51,7 @@ fn status(scope: &str, id: &str) -> Status {
         sum_wants: 0.0,
         member_count: 1,
         bucket: None,
+        quotas: Vec::new(),
     };
     Status {
         version: "0.1.0".to_owned(),

@@ -61,6 +61,7 @@ mod tests {
                         at_most: capacity,
                     }),
                     bucket: None,
+                    quotas: Vec::new(),
                     traffic: TrafficView::default(),
                 },
                 waiting_count: 1,

@@ -12,7 +12,7 @@ use tollgate_core::units::{Instant, Tokens};
 use utoipa::ToSchema;
 
 use super::Shown;
-use crate::lease_view::{Amount, tokens, units};
+use crate::lease_view::{Amount, QuotaView, tokens, units};
 
 /// Group and its use.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -48,6 +48,10 @@ pub struct GroupUnit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub bucket: Option<GroupBucket>,
+    /// Its quotas; absent without any, or while no member has clients.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub quotas: Vec<QuotaView>,
 }
 
 /// Bucket of a group for the whole fleet, in tokens.
@@ -97,6 +101,9 @@ impl GroupStatus {
                 sums.sum_wants += more.sum_wants;
                 sums.member_count += more.member_count;
                 sums.bucket = sums.bucket.or(more.bucket);
+                if sums.quotas.is_empty() {
+                    sums.quotas = more.quotas;
+                }
             }
         }
     }
@@ -115,12 +122,14 @@ impl GroupUnit {
             sum_wants: 0.0,
             member_count: 0,
             bucket: None,
+            quotas: Vec::new(),
         };
         // Permits are neither earned nor gathered.
         let has_tokens = !id.unit.is_concurrency();
         if let Some(pool) = node.pool(id) {
             used.sum_has = units(pool.sum_has());
             used.sum_wants = units(pool.sum_wants());
+            used.quotas = QuotaView::all(&pool.quotas(now));
             used.member_count = pool.member_count();
             let bucket = pool.fleet_bucket().filter(|_| has_tokens);
             let left = bucket.map(|bucket| bucket.left(now));

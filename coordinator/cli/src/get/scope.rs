@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use anyhow::anyhow;
 use serde::Serialize;
 use tollgate_admin::view::{
-    Amount, BucketView, ResourceClient, ScopeDetail, ScopeLimits, TrafficView, UnitDetail,
-    UnitSummary,
+    Amount, BucketView, QuotaView, ResourceClient, ScopeDetail, ScopeLimits, TrafficView,
+    UnitDetail, UnitSummary,
 };
-use tollgate_core::quantity::duration_text;
+use tollgate_core::quantity::{amount_text, duration_text};
 
 use super::limit;
 use crate::client::{Call, Client};
@@ -132,7 +132,7 @@ fn sums(unit: &str, resource: &UnitDetail) -> String {
     } = resource;
     let amount = |amount: Amount| summary.text(unit, amount);
     format!(
-        "{unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {waiting_count}{}{}{}{}",
+        "{unit}: capacity {}, has {}, wants {}, safe {}, clients {}, waiting {waiting_count}{}{}{}{}{}",
         amount(summary.capacity),
         amount(summary.sum_has),
         amount(summary.sum_wants),
@@ -140,6 +140,7 @@ fn sums(unit: &str, resource: &UnitDetail) -> String {
         summary.client_count,
         traffic(summary),
         bucket(summary),
+        quotas(unit, summary),
         learning(summary),
         limited_by(unit, summary),
     )
@@ -165,6 +166,16 @@ fn bucket(summary: &UnitSummary) -> String {
         let BucketView { left, held, drawn } = bucket;
         format!(", tokens left {left:.1}, with clients {held:.1}, drawn {drawn:.0}")
     })
+}
+
+/// Quotas with what is used of them.
+fn quotas(unit: &str, summary: &UnitSummary) -> String {
+    let text = |quota: &QuotaView| {
+        let amount = |amount| amount_text(unit, amount);
+        let (used, whole) = (amount(quota.used), amount(quota.amount));
+        format!(", used {used} of {whole} per {}", print::plain(&quota.per))
+    };
+    summary.quotas.iter().map(text).collect()
 }
 
 fn limited_by(unit: &str, summary: &UnitSummary) -> String {

@@ -190,6 +190,7 @@ pub(super) mod tests {
                 limited_by: None,
                 written: None,
                 bucket: None,
+                quotas: Vec::new(),
                 traffic: TrafficView::default(),
             },
             waiting_count: 1,

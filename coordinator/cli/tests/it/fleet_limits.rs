@@ -1,7 +1,7 @@
 //! Limits of simulated fleets beside one limit that all Envoys share without delay.
 //!
 //! Each line is of one scope of a scenario in `tests/scenarios`: `fleet-limits.yaml`, `fleet-pods.yaml`,
-//! `fleet-far.yaml`, `fleet-crash.yaml`, `fleet-failover.yaml`, `fleet-cut.yaml`, `fleet-overload.yaml`, `fleet-bytes.yaml`, `fleet-spikes.yaml`,
+//! `fleet-far.yaml`, `fleet-crash.yaml`, `fleet-failover.yaml`, `fleet-cut.yaml`, `fleet-overload.yaml`, `fleet-bytes.yaml`, `fleet-spikes.yaml`, `fleet-quotas.yaml`,
 //! `fleet-groups.yaml`. It says what holds today; the aim is 99 % in each line.
 //! `cargo test -p tollgate-cli fleet_limits -- --nocapture` prints the figures of `docs/benchmarks.md`.
 
@@ -319,9 +319,26 @@ fn little_passes_beyond_a_limit_where_envoys_are_cut_off() {
     }
 }
 
+#[rustfmt::skip]
+const QUOTAS: &[Line] = &[
+    line("minute/half", "300 a minute, half of it, 3 Envoys", "-", (99.0, 0.0)),
+    line("minute/four-times", "300 a minute, four times as much", "-", (99.0, 0.0)),
+    line("minute/forty", "the same, 40 Envoys", "-", (99.0, 0.0)),
+    line("minute/burst", "300 a minute, 400 within a second", "-", (99.0, 0.0)),
+    line("rolling/twice", "300 in any minute, twice as much", "-", (97.0, 0.0)),
+    line("rate/over", "10/s and 1000 an hour, 15/s", "-", (99.0, 0.0)),
+    line("hour/over", "20k an hour, 100/s", "-", (99.0, 0.0)),
+    line("hour/killed", "the same, 4 Envoys that are killed", "-", (99.0, 0.0)),
+];
+
 #[test]
 fn limits_hold_far_from_the_coordinator() {
     compare("fleet-far", FAR);
+}
+
+#[test]
+fn quotas_hold_through_kills() {
+    compare("fleet-quotas", QUOTAS);
 }
 
 #[test]

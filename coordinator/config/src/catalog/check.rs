@@ -14,6 +14,7 @@ use crate::catalog::spec::LocatedScalar;
 mod attachment;
 mod error;
 mod group;
+mod quota;
 mod scope;
 mod unit;
 mod values;
@@ -32,6 +33,8 @@ pub(crate) struct Check {
     errors: Vec<ConfigError>,
     /// The folder at which relative paths start.
     folder: PathBuf,
+    /// Whether the coordinator has a parent.
+    pub(crate) is_below_parent: bool,
 }
 
 /// Text of a broken rule, made of a text or an error.

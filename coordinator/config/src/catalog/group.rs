@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::limit::{Guarantees, Limit, Part};
+use tollgate_core::quota::Quotas;
 use tollgate_core::units::Capacity;
 
 use super::{Raise, written};
@@ -138,6 +139,7 @@ impl Pool {
                 capacity: Capacity::UNLIMITED,
                 reserve: Part::NONE,
                 guaranteed: Guarantees::default(),
+                quotas: Quotas::NONE,
                 ..limit.clone()
             },
         }

@@ -11,18 +11,20 @@ use tollgate_core::lease::Unit;
 use utoipa::ToSchema;
 
 mod attachment;
+mod quota;
 mod schema;
 mod text;
 
 pub use attachment::AttachmentSpec;
+pub use quota::{QuotaSpec, QuotaSpecs};
 pub use text::{LocatedScalar, LocatedValue, Scalar};
 
 /// Declares the written limit of a unit: fields of its own, then those that all units have.
 macro_rules! unit_spec {
     (
         $(#[$of_struct:meta])*
-        $name:ident { $($(#[$of_field:meta])* $field:ident,)* }
-        ($capacity:ident, $burst:expr)
+        $name:ident { $($(#[$of_field:meta])* $field:ident: $of:ty,)* }
+        ($capacity:ident, $burst:expr, $quota:expr)
     ) => {
         #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
         $(#[$of_struct])*
@@ -30,7 +32,7 @@ macro_rules! unit_spec {
             $(
                 $(#[$of_field])*
                 #[serde(skip_serializing_if = "Option::is_none")]
-                pub $field: Option<LocatedScalar>,
+                pub $field: Option<$of>,
             )*
             /// Fallback of each client without a lease; `dynamic` is the capacity over the clients.
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,10 +73,12 @@ macro_rules! unit_spec {
             fn fields(&self) -> UnitFields<'_> {
                 let spec = &self.value;
                 let burst: fn(&$name) -> Option<&LocatedScalar> = $burst;
+                let quota: fn(&$name) -> Option<&QuotaSpecs> = $quota;
                 UnitFields {
                     at: self.at,
                     capacity: (stringify!($capacity), spec.$capacity.as_ref()),
                     burst: burst(spec),
+                    quota: quota(spec),
                     safe: spec.safe.as_ref(),
                     lease: spec.lease.as_ref(),
                     refresh: spec.refresh.as_ref(),
@@ -96,12 +100,14 @@ unit_spec! {
         /// Per second unless it names another period (`10/min`), for the whole fleet; `0` blocks, `unlimited` is a
         /// word of its own.
         #[schema(inline, value_type = Option<schema::RateSchema>)]
-        rate,
+        rate: LocatedScalar,
         /// At once after a pause, for the whole fleet; by default a second of the rate.
         #[schema(inline, value_type = Option<schema::QuantitySchema>)]
-        burst,
+        burst: LocatedScalar,
+        /// Amounts for the whole fleet within windows of time, beside the rate or without one.
+        quota: QuotaSpecs,
     }
-    (rate, |spec| spec.burst.as_ref())
+    (rate, |spec| spec.burst.as_ref(), |spec| spec.quota.as_ref())
 }
 
 unit_spec! {
@@ -110,9 +116,9 @@ unit_spec! {
     ConcurrencySpec {
         /// In flight at a time, for the whole fleet; `0` blocks, `unlimited` is a word of its own.
         #[schema(inline, value_type = Option<schema::AmountSchema>)]
-        max,
+        max: LocatedScalar,
     }
-    (max, |_| None)
+    (max, |_| None, |_| None)
 }
 
 /// The limits of a scope, by unit; a unit that is absent or null has no limit.
@@ -200,6 +206,7 @@ pub(crate) struct UnitFields<'a> {
     /// `rate` or `max`, and its text.
     pub(crate) capacity: (&'static str, Option<&'a LocatedScalar>),
     pub(crate) burst: Option<&'a LocatedScalar>,
+    pub(crate) quota: Option<&'a QuotaSpecs>,
     pub(crate) safe: Option<&'a LocatedScalar>,
     pub(crate) lease: Option<&'a LocatedScalar>,
     pub(crate) refresh: Option<&'a LocatedScalar>,

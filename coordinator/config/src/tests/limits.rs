@@ -77,6 +77,80 @@ fn bad_amounts_name_line_field_and_rule() {
 }
 
 #[test]
+fn bad_quotas_name_line_field_and_rule() {
+    let rows = [
+        (
+            "{quota: {amount: 0.5, per: day}}",
+            "3:30: limits[0].requests.quota.amount: \"0.5\" is less than one",
+        ),
+        (
+            "{quota: {per: fortnight}}",
+            "3:13: limits[0].requests.quota.amount: is missing\n\
+             3:27: limits[0].requests.quota.per: \"fortnight\" is none of minute, hour, day, week, month, \
+             year, and no duration like 24h",
+        ),
+        (
+            "{quota: {amount: 5, per: 10s}}",
+            "3:38: limits[0].requests.quota.per: \"10s\" is not between 1m and 366d",
+        ),
+        (
+            "{quota: {amount: 5, per: day, timezone: Berlin}}",
+            "3:53: limits[0].requests.quota.timezone: \"Berlin\" is no time zone, such as Europe/Berlin",
+        ),
+        (
+            "{quota: {amount: 5, per: month, anchor: 32}}",
+            "3:53: limits[0].requests.quota.anchor: \"32\" is not a day of a month, 1 to 31",
+        ),
+        (
+            "{quota: {amount: 5, per: day, anchor: 2}}",
+            "3:51: limits[0].requests.quota.anchor: is the day on which a month begins",
+        ),
+        (
+            "{quota: {amount: 5, per: 24h, timezone: UTC}}",
+            "3:53: limits[0].requests.quota.timezone: goes with a period of the calendar",
+        ),
+        (
+            "{quota: [{amount: 5, per: day}, {amount: 6, per: day}]}",
+            "3:13: limits[0].requests.quota: \"day\" is there twice: the smaller amount would be enough",
+        ),
+        (
+            "{rate: 5, algorithm: max_rate, quota: {amount: 5, per: day}}",
+            "3:13: limits[0].requests.quota: goes with algorithm fair_share alone, not with max_rate",
+        ),
+        (
+            "{quota: {amount: 5, per: day}, safe: dynamic}",
+            "3:50: limits[0].requests.safe: is a part of a rate, and there is none",
+        ),
+    ];
+    for (requests, want) in rows {
+        assert_eq!(limit_errors(requests), want, "{requests}");
+    }
+}
+
+#[test]
+fn a_quota_bounds_also_without_a_rate_and_sets_the_safe_capacity() {
+    let rows = [
+        ("{quota: {amount: 86400, per: day}}", 86_400, 1),
+        (
+            "{rate: unlimited, quota: {amount: 86400, per: day}}",
+            86_400,
+            1,
+        ),
+        ("{rate: 100, quota: {amount: 864000, per: day}}", 100, 10),
+        ("{rate: 3, quota: {amount: 864000, per: day}}", 3, 3),
+    ];
+    for (requests, capacity, safe) in rows {
+        let text = format!("limits:\n- match: a\n  requests: {requests}\n");
+        let config = Config::parse(&text).unwrap();
+        let limits = config.catalog.limits.exact("a").unwrap();
+        let limit = limits.limits.get(Unit::Requests).unwrap();
+        let safe = SafeCapacity::Fixed(Capacity::from_whole(safe));
+        assert_eq!(limit.capacity, Capacity::from_whole(capacity), "{requests}");
+        assert_eq!((limit.safe, limit.quotas.iter().count()), (safe, 1));
+    }
+}
+
+#[test]
 fn bad_durations_name_line_field_and_rule() {
     let rows = [
         (
@@ -158,7 +232,7 @@ fn bad_parts_and_words_name_line_field_and_rule() {
         ),
         (
             "{rate: 5, burts: 6}",
-            "3:23: limits[0].requests.burts: unknown field, did you mean `burst`? Expected one of rate, burst, safe, lease, refresh, \
+            "3:23: limits[0].requests.burts: unknown field, did you mean `burst`? Expected one of rate, burst, quota, safe, lease, refresh, \
              min_refresh, headroom, reserve, algorithm, guaranteed",
         ),
     ];

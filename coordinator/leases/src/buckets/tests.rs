@@ -8,8 +8,8 @@ fn resource(scope: &str) -> ResourceId {
     ResourceId::new(scope, Unit::Requests).unwrap()
 }
 
-fn bucket(missing: u64) -> StoredBucket {
-    StoredBucket {
+fn bucket(missing: u64) -> StoredLimit {
+    let bucket = StoredBucket {
         whole: Tokens::from_whole(10),
         rate: Rate::from_micros(2777),
         missing: Tokens::from_whole(missing),
@@ -17,10 +17,19 @@ fn bucket(missing: u64) -> StoredBucket {
         held_for: Duration::from_secs(2),
         lasts: Duration::from_secs(3600),
         age: Duration::ZERO,
-    }
+    };
+    let part = |until, used| UsedPart {
+        until: WallTime::from_millis(until),
+        used: Tokens::from_whole(used),
+    };
+    let quotas = vec![QuotaRecord {
+        name: "month from 15".to_owned(),
+        parts: vec![part(1_790_000_000_000, 3), part(1_790_000_001_000, missing)],
+    }];
+    StoredLimit { bucket, quotas }
 }
 
-fn change(scope: &str, bucket: Option<StoredBucket>) -> BucketChange {
+fn change(scope: &str, bucket: Option<StoredLimit>) -> BucketChange {
     BucketChange {
         resource: resource(scope),
         bucket,
@@ -32,7 +41,7 @@ fn change(scope: &str, bucket: Option<StoredBucket>) -> BucketChange {
 fn a_record_is_as_old_as_the_wall_clock_says() {
     let record = BucketRecord::new(NOW, &bucket(4));
     let age = Duration::from_millis(1500);
-    let aged = StoredBucket { age, ..bucket(4) };
+    let aged = bucket(4).after(age);
     assert_eq!(record.at(NOW.saturating_add(age)), Some(aged));
     assert_eq!(
         record.at(NOW.saturating_add(Duration::from_secs(3600))),

@@ -130,6 +130,9 @@ fn withhold_draws(answers: &mut [ScopeAnswer]) {
 }
 
 fn tells_of_stored(answer: &Answer) -> bool {
+    if answer.draw.is_some_and(|draw| draw.quota.is_some()) {
+        return true;
+    }
     let burst = answer.burst.filter(|_| answer.draw.is_some());
     burst.is_some_and(|burst| is_slow(answer.capacity.as_rate(), burst))
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tollgate_core::fleet::BucketChange;
+use tollgate_core::fleet::{BucketChange, StoredLimit};
 use tollgate_core::lease::{Origin, ResourceId};
+use tollgate_core::lease_server::BucketChanges;
 use tollgate_core::units::Instant;
 use tollgate_net::clock::unix_time;
 
@@ -42,17 +43,26 @@ pub(super) struct Journal {
     origin: Origin,
     metrics: LeaseMetrics,
     writing: Option<Writing>,
-    /// Answers that wait for the write that is under way, each with the time until which it does; in order.
-    replies: Vec<(Instant, Reply)>,
+    /// Answers that wait for the write that is under way.
+    replies: Vec<Waiting>,
     /// The last change of each resource, for the next write.
     changes: BTreeMap<ResourceId, BucketChange>,
     /// Answers that wait for the next write.
-    next_replies: Vec<(Instant, Reply)>,
+    next_replies: Vec<Waiting>,
     /// Time of the next write, if there are changes.
     due: Option<Instant>,
     is_failing: bool,
     /// Whether there was no room for a bucket; that is logged once.
     is_full: bool,
+    /// Whether it could not be read what is used of quotas: then nothing is lent of them, and nothing written.
+    is_unread: bool,
+}
+
+/// An answer that waits for a write.
+struct Waiting {
+    /// Time until which it waits; none if it tells of a quota, and waits until it is stored.
+    until: Option<Instant>,
+    reply: Reply,
 }
 
 // === impl Journal ===
@@ -74,6 +84,10 @@ impl Journal {
     /// Takes changes for the next write.
     fn add(&mut self, now: Instant, changes: Vec<BucketChange>) {
         for change in changes {
+            let tells_of_quota = |stored: &StoredLimit| !stored.quotas.is_empty();
+            if self.is_unread && change.bucket.as_ref().is_some_and(tells_of_quota) {
+                continue;
+            }
             let wait = if change.is_urgent {
                 Duration::ZERO
             } else {
@@ -97,8 +111,12 @@ impl Journal {
         self.is_full = true;
     }
 
-    /// Sends an answer when all changes until now are stored, as far as answers wait for them.
-    fn reply(&mut self, now: Instant, reply: Reply) {
+    /// Sends an answer when all changes until now are stored, as far as answers wait for them: one that tells of a
+    /// quota, as long as that takes.
+    fn reply(&mut self, now: Instant, tells_of_quota: bool, reply: Reply) {
+        if tells_of_quota && self.is_unread {
+            return reply(false);
+        }
         let queue = if self.due.is_some_and(|due| due <= now) {
             &mut self.next_replies
         } else if self.writing.is_some() {
@@ -108,9 +126,10 @@ impl Journal {
         };
         let max_wait = self.store.as_ref().map(|store| store.max_wait());
         let until = now.saturating_add(max_wait.unwrap_or_default());
+        let until = Some(until).filter(|_| !tells_of_quota);
         // A caller that gets none asks again; a store that hangs must not gather answers without end.
         if queue.len() < QUEUE_LEN {
-            queue.push((until, reply));
+            queue.push(Waiting { until, reply });
         }
     }
 
@@ -139,17 +158,18 @@ impl Journal {
     /// Time of the next write, if none is under way, or at which answers wait no longer.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let due = self.due.filter(|_| self.writing.is_none());
-        let firsts = [self.replies.first(), self.next_replies.first()];
-        let ends = firsts.into_iter().flatten().map(|(until, _)| *until);
+        let first = |queue: &[Waiting]| queue.iter().find_map(|waiting| waiting.until);
+        let firsts = [first(&self.replies), first(&self.next_replies)];
+        let ends = firsts.into_iter().flatten();
         due.into_iter().chain(ends).min()
     }
 
     /// Sends all answers that have waited for too long.
     fn send_late(&mut self, now: Instant) {
         for queue in [&mut self.replies, &mut self.next_replies] {
-            let late = queue.partition_point(|(until, _)| *until <= now);
-            for (_, reply) in queue.drain(..late) {
-                reply(true);
+            let is_late = |waiting: &mut Waiting| waiting.until.is_some_and(|until| until <= now);
+            for waiting in queue.extract_if(.., is_late) {
+                (waiting.reply)(true);
             }
         }
     }
@@ -165,8 +185,9 @@ impl Journal {
         let resources = self.writing.take().map(|(resources, _)| resources);
         let resources = resources.unwrap_or_default();
         let is_master = !matches!(&outcome, Err(error) if error.is_master_unsure);
-        for (_, reply) in std::mem::take(&mut self.replies) {
-            reply(is_master);
+        for Waiting { until, reply } in std::mem::take(&mut self.replies) {
+            let tells_of_quota = until.is_none();
+            reply(is_master && (outcome.is_ok() || !tells_of_quota));
         }
         self.metrics
             .count_bucket_writes(resources.len(), outcome.is_ok());
@@ -206,6 +227,8 @@ impl Driver {
     pub(super) async fn restore_buckets(&mut self) {
         if let Some(store) = self.journal.store.clone() {
             let stored = load(&*store, self.origin).await;
+            self.journal.is_unread = stored.is_none();
+            let stored = stored.unwrap_or_default();
             self.server.keep_buckets(self.clock.now(), stored);
         }
     }
@@ -216,21 +239,30 @@ impl Driver {
         now: Instant,
         reply: impl FnOnce(bool) + Send + 'static,
     ) {
-        if self.journal_changes(now) {
-            self.journal.reply(now, Box::new(reply))
+        let BucketChanges {
+            is_told,
+            is_strict,
+            is_unstored,
+            ..
+        } = self.journal_changes(now);
+        if is_unstored {
+            reply(false)
+        } else if is_told {
+            self.journal.reply(now, is_strict, Box::new(reply))
         } else {
             reply(true)
         }
     }
 
-    /// Has the changes of buckets stored. Returns whether the last answers tell of such a bucket.
-    fn journal_changes(&mut self, now: Instant) -> bool {
-        let changes = self.server.take_bucket_changes();
+    /// Has the changes of buckets stored. Returns of what the last answers tell.
+    fn journal_changes(&mut self, now: Instant) -> BucketChanges {
+        let mut changes = self.server.take_bucket_changes();
         if changes.is_full {
             self.journal.note_full(self.server.bounds().max_durable);
         }
-        self.journal.add(now, changes.changes);
-        changes.is_told
+        let news = std::mem::take(&mut changes.changes);
+        self.journal.add(now, news);
+        changes
     }
 
     /// Starts a write of what is to be stored.
@@ -250,26 +282,29 @@ impl Driver {
 
 // === free functions ===
 
-/// Reads what is stored. Without an answer of the store all buckets begin full.
-async fn load(store: &dyn BucketStore, origin: Origin) -> StoredBuckets {
+/// Reads what is stored. Without an answer of the store all buckets begin full, and quotas stay closed.
+async fn load(store: &dyn BucketStore, origin: Origin) -> Option<StoredBuckets> {
     for attempt in 1..=LOADS {
         match store.load(origin, unix_time()).await {
             Ok(stored) => {
                 if !stored.is_empty() {
                     tracing::info!(buckets = stored.len(), "buckets: read from the store");
                 }
-                return stored;
+                return Some(stored);
             }
             Err(error) if attempt < LOADS => {
                 tracing::warn!(%error, "buckets: cannot be read yet");
                 tokio::time::sleep(LOAD_PAUSE).await;
             }
             Err(error) => {
-                tracing::error!(%error, "buckets: cannot be read, so all of them begin full");
+                tracing::error!(
+                    %error,
+                    "buckets: cannot be read, so all of them begin full; nothing of a quota passes until a restart"
+                );
             }
         }
     }
-    StoredBuckets::new()
+    None
 }
 
 #[cfg(test)]

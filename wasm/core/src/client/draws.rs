@@ -1,6 +1,9 @@
 //! Client's half of the bucket of the whole fleet: the tokens that it has drawn, and those that
 //! requests wait for.
 
+use core::time::Duration;
+
+use crate::fleet::QuotaLevel;
 use crate::lease::{DrawAnswer, DrawRequest};
 use crate::units::{Capacity, Instant, Rate, Tokens};
 
@@ -47,6 +50,42 @@ pub(super) struct Draws {
     pub(super) spent_at: Instant,
     /// The part of `owed` that was spent while it was cut off.
     pub(super) on_credit: Tokens,
+    /// The quota that is nearest to its end, by the last answer, if there is any.
+    pub(super) quota: Option<KnownQuota>,
+}
+
+/// Quota as a client knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KnownQuota {
+    /// Tokens of a window.
+    pub(super) amount: Tokens,
+    /// Tokens that nobody had.
+    pub(super) left: Tokens,
+    /// Usual length of a window, in milliseconds.
+    pub(super) length_ms: u64,
+    /// Time from which some of what is used does not count any more.
+    pub(super) resets_at: Instant,
+    /// Tokens of safe capacity that were spent, and of which the coordinator has not been told.
+    pub(super) uncounted: Tokens,
+}
+
+// === impl KnownQuota ===
+
+impl KnownQuota {
+    /// The quota at `now`: all is left when its window is over.
+    pub(super) fn level(&self, now: Instant) -> QuotaLevel {
+        let resets_in = self.resets_at.saturating_since(now);
+        QuotaLevel {
+            amount: self.amount,
+            left: if resets_in.is_zero() {
+                self.amount
+            } else {
+                self.left
+            },
+            length: Duration::from_millis(self.length_ms),
+            resets_in,
+        }
+    }
 }
 
 // === impl Draws ===
@@ -156,6 +195,10 @@ impl Draws {
         if self.first > Tokens::ZERO {
             self.next_for = self.first;
         }
+        if let Some(quota) = &mut self.quota {
+            let uncounted = core::mem::take(&mut quota.uncounted);
+            self.owed = self.owed.saturating_add(uncounted);
+        }
         self.requested = core::mem::take(&mut self.needs);
         let reserved = self.reserved.min(self.left);
         let needs = self.requested.saturating_add(reserved);
@@ -189,8 +232,10 @@ impl Draws {
         self.is_unanswered = false;
         let Some(answer) = answer else {
             self.next = None;
+            self.forget_quota();
             return;
         };
+        self.note_quota(now, answer);
         let tokens = self.receive(answer);
         let forgiven = core::mem::take(&mut self.reported).saturating_sub(tokens);
         self.owed = self.owed.saturating_sub(forgiven);
@@ -208,6 +253,38 @@ impl Draws {
             .filter(|next| now < *next && answer.left < Tokens::ONE);
         let next = answer.next.map(|next| now.saturating_add(next));
         self.next = next.or(known);
+    }
+
+    /// Forgets the quota, which is there no more. Safe capacity that was spent is still owed.
+    fn forget_quota(&mut self) {
+        if let Some(quota) = self.quota.take() {
+            self.owed = self.owed.saturating_add(quota.uncounted);
+        }
+    }
+
+    fn note_quota(&mut self, now: Instant, answer: &DrawAnswer) {
+        let uncounted = self.quota.map_or(Tokens::ZERO, |quota| quota.uncounted);
+        self.quota = answer.quota.map(|quota| KnownQuota {
+            amount: quota.amount,
+            left: quota.left,
+            length_ms: u64::try_from(quota.length.as_millis()).unwrap_or(u64::MAX),
+            resets_at: now.saturating_add(quota.resets_in),
+            uncounted,
+        });
+    }
+
+    /// Notes that `tokens` of safe capacity were spent. They count against a quota.
+    pub(super) fn note_safe(&mut self, tokens: Tokens) {
+        if let Some(quota) = &mut self.quota {
+            quota.uncounted = quota.uncounted.saturating_add(tokens);
+        }
+    }
+
+    /// Notes that `tokens` of safe capacity came back.
+    pub(super) fn note_safe_back(&mut self, tokens: Tokens) {
+        if let Some(quota) = &mut self.quota {
+            quota.uncounted = quota.uncounted.saturating_sub(tokens);
+        }
     }
 
     /// Returns the tokens of an answer that no answer before has told of.
@@ -252,7 +329,9 @@ impl Draws {
     /// to `burst`; less what is owed. In millionths.
     pub(super) fn level(&self, now: Instant, rate: Rate, burst: Tokens) -> i64 {
         let earned = rate.tokens_in(now.saturating_since(self.grows_from));
+        let of_quota = self.quota.map(|quota| quota.level(now).left);
         let fleet = self.fleet.saturating_add(earned);
+        let fleet = fleet.min(of_quota.unwrap_or(fleet));
         let level = fleet.saturating_add(self.left).min(burst);
         micros(level).saturating_sub(micros(self.owed))
     }

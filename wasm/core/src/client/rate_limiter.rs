@@ -110,9 +110,19 @@ impl RateLimiter {
         self.take_up_to(now, need, self.cache_size(workers).max(need))
     }
 
+    /// Whether its own bucket has safe capacity, which counts against a quota later.
+    fn takes_safe(&self, now: Instant) -> bool {
+        self.draws.quota.is_some() && (self.is_cut_off() || self.has(now) == Capacity::ZERO)
+    }
+
     fn take_up_to(&mut self, now: Instant, need: Tokens, want: Tokens) -> DrawResult {
         match self.bucket.take_up_to(now, need, want) {
-            Ok(tokens) => DrawResult::Tokens(tokens),
+            Ok(tokens) => {
+                if self.takes_safe(now) {
+                    self.draws.note_safe(tokens);
+                }
+                DrawResult::Tokens(tokens)
+            }
             // A bucket that holds nothing at all does not refuse a size.
             Err(TakeError::ExceedsBurst { burst, .. }) if burst >= Tokens::ONE => {
                 DrawResult::ExceedsBurst { burst }
@@ -158,6 +168,7 @@ impl RateLimiter {
         if self.draws.offered {
             self.draws.give_back(now, tokens, self.whole_burst())
         } else {
+            self.draws.note_safe_back(tokens);
             self.bucket.give_back(now, tokens)
         }
     }

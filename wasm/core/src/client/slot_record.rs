@@ -13,7 +13,7 @@ use core::ops::RangeInclusive;
 use super::concurrency_limiter::draw::PermitDraws;
 use super::concurrency_limiter::{ConcurrencyLimiter, WorkerShare};
 use super::demand_estimator::DemandEstimator;
-use super::draws::Draws;
+use super::draws::{Draws, KnownQuota};
 use super::process_lease::{Phase, ProcessLease};
 use super::rate_limiter::RateLimiter;
 use super::scope_state::ScopeState;
@@ -27,7 +27,7 @@ use crate::units::{Capacity, Instant, Rate, RatePeriod, Tokens};
 /// Versions 1 and 2 were a rate limiter for requests alone. Version 3 had no shards, in version 4 a
 /// concurrency limiter kept no lease but the last one, before version 6 neither the burst of a limit was
 /// known nor what a bucket lacks beyond its burst, before version 7 nothing was drawn, and before version 8
-/// the period of a limit was not known; all are still read, so that an upgrade loses no lease.
+/// neither quotas nor the period of a limit were known; all are still read, so that an upgrade loses no lease.
 const VERSIONS: RangeInclusive<u8> = 3..=8;
 
 /// Value with a place in the record.
@@ -125,8 +125,9 @@ records! {
     DemandEstimator { attempts, opened_at, average, low_since, low_max, measured }
     Draws {
         account, offered, granted, left, owed, needs, first, requested, reserved, held_until, next, next_for,
-        fleet, grows_from, standby, is_unanswered, spent_at, on_credit, reported, cost
+        fleet, grows_from, standby, is_unanswered, spent_at, on_credit, reported, cost, quota since 8 or None
     }
+    KnownQuota { amount, left, length_ms, resets_at, uncounted }
     RateLimiter {
         bucket, fresh, lease, demand, last_attempt, draws since 7 or Draws::default();
         unit: Unit::Requests

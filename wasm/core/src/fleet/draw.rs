@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::mode::DRAWN_BELOW;
 use super::promises::Promise;
-use super::{DrawingMember, FleetBucket, FleetLimit, FleetSums};
+use super::{DrawingMember, FleetBucket, FleetLimit, FleetSums, QuotaLevel};
 use crate::units::{Capacity, Instant, Tokens, mul_div};
 
 /// The longest time for which clients may have the fleet's bucket owe: that of the filter's `max_debt_ms`.
@@ -85,6 +85,14 @@ impl<'a> ChargedLimits<'a> {
         left.min().unwrap_or(Tokens::ZERO)
     }
 
+    /// The quota that is nearest to its end.
+    pub(crate) fn strictest_quota(&mut self, now: Instant) -> Option<QuotaLevel> {
+        let levels = self
+            .limits()
+            .filter_map(|limit| limit.fleet.quotas.strictest(now));
+        levels.min_by_key(|level| level.left)
+    }
+
     /// Notes that a client has spent `room` tokens, the last of them `age` ago, and gives back `returns`.
     pub(crate) fn note_spent(
         &mut self,
@@ -98,6 +106,8 @@ impl<'a> ChargedLimits<'a> {
                 bucket.earn_late(now, age, room, sums.held());
                 bucket.give_back(now, returns);
             }
+            fleet.quotas.note_spent(now, age, room);
+            fleet.quotas.give_back(returns);
         }
     }
 
@@ -119,7 +129,8 @@ impl<'a> ChargedLimits<'a> {
     pub(crate) fn advance(&mut self, now: Instant) -> Tokens {
         let may = |limit: &mut ChargedLimit<'_>| {
             let bucket = limit.fleet.bucket;
-            bucket.is_some_and(|bucket| bucket.may_advance(now))
+            let is_left = limit.fleet.quotas.left() >= Tokens::ONE;
+            is_left && bucket.is_some_and(|bucket| bucket.may_advance(now))
         };
         if !self.limits().all(may) {
             return Tokens::ZERO;
@@ -162,10 +173,7 @@ impl<'a> ChargedLimits<'a> {
 
     fn charge(&mut self, now: Instant, tokens: Tokens) {
         for limit in self.limits() {
-            if let Some(bucket) = &mut limit.fleet.bucket {
-                bucket.charge(now, tokens);
-                limit.fleet.is_used |= tokens > Tokens::ZERO;
-            }
+            limit.fleet.charge(now, tokens);
         }
     }
 }
@@ -211,6 +219,8 @@ impl<'a> ChargedLimit<'a> {
         } else {
             bucket.whole_part(now, draw.needs, first, self.kept)
         };
+        let are_bytes = self.sums.unit.is_bytes();
+        self.gives = self.fleet.quotas.part(self.gives, first, are_bytes);
         self.gives
     }
 
@@ -251,12 +261,24 @@ impl<'a> ChargedLimit<'a> {
             let client = self.key(draw);
             self.fleet.promises.end(client);
         }
+        if let Some(opens_in) = self.quota_opens_in(now, draw) {
+            return Some(opens_in);
+        }
         let next = self.next(now, draw)?;
         if self.gives < draw.needs && self.first(draw) <= self.sums.burst {
             let served_at = if is_served { now } else { draw.served_at };
             self.promise(now, draw, served_at, next);
         }
         Some(next)
+    }
+
+    /// Time until a quota has the tokens that `draw` lacks, if one refuses it.
+    fn quota_opens_in(&self, now: Instant, draw: &Draw) -> Option<Duration> {
+        if self.gives >= draw.needs {
+            return None;
+        }
+        let opens_in = self.fleet.quotas.opens_in(now, self.first(draw));
+        opens_in.map(|opens_in| opens_in.min(draw.latest))
     }
 
     /// Returns the time after which the client of `draw` may draw again, if it got too little, or all that will be there
@@ -318,6 +340,8 @@ impl<'a> ChargedLimit<'a> {
         let debt_max = debt_max.min(earned.max(self.sums.burst));
         let pay = |bucket: &mut FleetBucket| bucket.pay(now, owed, debt_max);
         let paid = self.fleet.bucket.as_mut().map_or(Tokens::ZERO, pay);
+        // A quota forgives nothing: it was used.
+        self.fleet.quotas.charge(now, owed);
         self.fleet.is_used |= paid > Tokens::ZERO;
         paid
     }
@@ -332,6 +356,7 @@ impl<'a> ChargedLimit<'a> {
         let most = sums.burst_part(AHEAD_PARTS).as_micros();
         let part = mul_div(most, wants.as_micros(), sums.wants.max(1));
         let ahead = expected.min(Tokens::from_micros(part));
+        let ahead = ahead.min(self.fleet.quotas.ahead_max());
         Tokens::from_whole(ahead.whole())
     }
 }

@@ -100,15 +100,16 @@ impl FleetBucket {
 
     /// Returns what is to be stored of the bucket, of which clients hold `held` and whose limit earns `rate`, but for
     /// `withheld` at most, by clients that are cut off; and whether before its tokens are used. None if what the store has
-    /// is as good. Nobody holds or earns what they do now after `lease`.
+    /// is as good, unless the limit `has_news` beside it. Nobody holds or earns what they do now after `lease`.
     pub(super) fn store_change(
         &mut self,
         now: Instant,
         rate: Rate,
         (held, withheld): (Tokens, Tokens),
         lease: Duration,
+        has_news: bool,
     ) -> Option<(StoredBucket, bool)> {
-        if !is_slow(rate, self.whole) {
+        if !is_slow(rate, self.whole) && !has_news {
             return None;
         }
         let left = self.left(now);
@@ -118,7 +119,8 @@ impl FleetBucket {
         let known_left = known.map_or(self.whole, |known| {
             Self::restored(now, self.whole, known).left(now)
         });
-        let is_urgent = left < known_left
+        let is_urgent = has_news
+            || left < known_left
             || known.map_or(Tokens::ZERO, |known| known.missing()) < missing
             || known.map_or(Tokens::ZERO, |known| known.held()) < held
             || known.is_some_and(|known| known.rate != rate);

@@ -4,8 +4,10 @@
 //! burst is stored before an answer tells of tokens of it, so that a crash brings none of these back. What is
 //! stored may say that more is missing than is, by a small part of the burst; then not each token is stored.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::QuotaRecord;
 use crate::lease::ResourceId;
 use crate::units::{Instant, Rate, Tokens};
 
@@ -34,13 +36,22 @@ pub struct StoredBucket {
     pub age: Duration,
 }
 
+/// Limit in a store: its bucket, and what is used of its quotas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredLimit {
+    /// Its bucket.
+    pub bucket: StoredBucket,
+    /// What is used of its quotas.
+    pub quotas: Vec<QuotaRecord>,
+}
+
 /// Change of a resource's bucket that is to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketChange {
     /// The resource.
     pub resource: ResourceId,
     /// The bucket; none if it need not be stored any more.
-    pub bucket: Option<StoredBucket>,
+    pub bucket: Option<StoredLimit>,
     /// Whether answers wait for it: the bucket has less than the store says.
     pub is_urgent: bool,
 }
@@ -50,6 +61,21 @@ pub struct BucketChange {
 pub(super) struct Stored {
     bucket: StoredBucket,
     at: Instant,
+}
+
+// === impl StoredLimit ===
+
+impl StoredLimit {
+    /// The same when so much time has passed since.
+    #[must_use]
+    pub fn after(&self, time: Duration) -> Self {
+        let bucket = StoredBucket {
+            age: self.bucket.age.saturating_add(time),
+            ..self.bucket
+        };
+        let quotas = self.quotas.clone();
+        Self { bucket, quotas }
+    }
 }
 
 // === impl StoredBucket ===

@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use super::LeaseServer;
 use super::pools::Pools;
 use super::slot::ResourceSlot;
-use crate::fleet::{BucketChange, FleetLimit, StoredBucket};
+use crate::fleet::{BucketChange, FleetLimit, StoredLimit};
 use crate::lease::{LeaseRequest, ResourceId};
+use crate::pool::Pool;
 use crate::units::Instant;
 
 /// The most restored buckets that are dropped with one refresh.
@@ -21,7 +22,7 @@ pub(super) struct StoredBuckets {
     /// Buckets that are stored.
     count: usize,
     /// Buckets of resources that nobody has asked for since the start, and the time that they were read.
-    restored: BTreeMap<ResourceId, StoredBucket>,
+    restored: BTreeMap<ResourceId, StoredLimit>,
     restored_at: Instant,
     /// The same resources, each with the time at which its bucket is full; the earliest last.
     full_at: Vec<(Instant, ResourceId)>,
@@ -29,6 +30,10 @@ pub(super) struct StoredBuckets {
     changes: Vec<BucketChange>,
     /// Whether the last answers tell of a bucket that is stored.
     is_told: bool,
+    /// Whether the last answers tell of a quota, which no answer may tell before it is stored.
+    is_strict: bool,
+    /// Whether the last answers tell of a quota for which the store has no room.
+    is_unstored: bool,
     /// Whether the last answers tell of a bucket for which the store has no room.
     is_full: bool,
 }
@@ -40,6 +45,10 @@ pub struct BucketChanges {
     pub changes: Vec<BucketChange>,
     /// Whether the answers wait until these are stored, and what is being stored already: they tell of such buckets.
     pub is_told: bool,
+    /// Whether they wait as long as that takes: they tell of a quota.
+    pub is_strict: bool,
+    /// Whether they may not tell: of a quota that is not stored, because there is no room.
+    pub is_unstored: bool,
     /// Whether one of them tells of a bucket that is not stored, since [`Bounds::max_durable`] are already.
     ///
     /// [`Bounds::max_durable`]: super::Bounds::max_durable
@@ -49,9 +58,9 @@ pub struct BucketChanges {
 // === impl StoredBuckets ===
 
 impl StoredBuckets {
-    fn new(max: usize, now: Instant, restored: BTreeMap<ResourceId, StoredBucket>) -> Self {
+    fn new(max: usize, now: Instant, restored: BTreeMap<ResourceId, StoredLimit>) -> Self {
         let full_at = restored.iter().map(|(id, stored)| {
-            let left = stored.lasts.saturating_sub(stored.age);
+            let left = stored.bucket.lasts.saturating_sub(stored.bucket.age);
             (now.saturating_add(left), id.clone())
         });
         let mut full_at: Vec<_> = full_at.collect();
@@ -67,13 +76,34 @@ impl StoredBuckets {
     }
 
     /// Takes out what the store has of a resource that is new here.
-    pub(super) fn restore(&mut self, now: Instant, id: &ResourceId) -> Option<StoredBucket> {
+    pub(super) fn restore(&mut self, now: Instant, id: &ResourceId) -> Option<StoredLimit> {
         let stored = self.restored.remove(id)?;
         let age = now.saturating_since(self.restored_at);
-        Some(StoredBucket {
-            age: stored.age.saturating_add(age),
-            ..stored
-        })
+        Some(stored.after(age))
+    }
+
+    /// What the store has of a resource that is new here.
+    pub(super) fn peek(&self, id: &ResourceId) -> Option<&StoredLimit> {
+        self.restored.get(id)
+    }
+
+    /// Notes that the resource `id` was changed by a person.
+    pub(super) fn note_limit(&mut self, now: Instant, id: &ResourceId, slot: &mut ResourceSlot) {
+        let allocation = &mut slot.resource.allocation;
+        if self.max > 0 {
+            let was_stored = allocation.fleet.is_stored;
+            let change = allocation.bucket_to_store(now);
+            self.note_change(id, true, change, was_stored, &mut allocation.fleet);
+        }
+    }
+
+    /// Notes that the pool `id` was changed by a person.
+    pub(super) fn note_pool(&mut self, now: Instant, id: &ResourceId, pool: &mut Pool) {
+        if self.max > 0 {
+            let was_stored = pool.fleet.is_stored;
+            let change = pool.bucket_to_store(now);
+            self.note_change(id, true, change, was_stored, &mut pool.fleet);
+        }
     }
 
     /// Notes that `request` for the resource `id` was answered: of its bucket, and its pool's.
@@ -109,7 +139,7 @@ impl StoredBuckets {
         &mut self,
         id: &ResourceId,
         draws: bool,
-        change: Option<(StoredBucket, bool)>,
+        change: Option<(StoredLimit, bool)>,
         was_stored: bool,
         limit: &mut FleetLimit,
     ) {
@@ -118,6 +148,7 @@ impl StoredBuckets {
                 limit.is_stored = false;
                 limit.not_stored();
                 self.is_full |= draws;
+                self.is_unstored |= draws && limit.quotas.bound();
                 return;
             }
             self.count = self.count.saturating_add(1);
@@ -130,6 +161,7 @@ impl StoredBuckets {
             });
         }
         self.is_told |= draws && limit.is_stored;
+        self.is_strict |= draws && limit.is_stored && limit.quotas.bound();
     }
 
     /// Drops restored buckets that are full by now, a few at a time.
@@ -168,14 +200,15 @@ impl StoredBuckets {
 impl LeaseServer {
     /// Has the changes of slow buckets taken from [`LeaseServer::take_bucket_changes`] after each call, to be
     /// stored, and begins with the buckets that are stored already.
-    pub fn keep_buckets(&mut self, now: Instant, mut stored: BTreeMap<ResourceId, StoredBucket>) {
+    pub fn keep_buckets(&mut self, now: Instant, mut stored: BTreeMap<ResourceId, StoredLimit>) {
         let count = stored.len();
         // Those of the lease table that it has taken over are newer.
         for (id, pool) in self.pools.iter_mut() {
-            pool.fleet.is_stored |= stored.remove(id).is_some();
+            pool.fleet.note_stored(stored.remove(id));
         }
         for (id, slot) in &mut self.resources {
-            slot.resource.allocation.fleet.is_stored |= stored.remove(id).is_some();
+            let allocation = &mut slot.resource.allocation;
+            allocation.fleet.note_stored(stored.remove(id));
         }
         self.buckets = StoredBuckets::new(self.bounds.max_durable, now, stored);
         self.buckets.count = count;
@@ -186,6 +219,8 @@ impl LeaseServer {
         BucketChanges {
             changes: core::mem::take(&mut self.buckets.changes),
             is_told: core::mem::take(&mut self.buckets.is_told),
+            is_strict: core::mem::take(&mut self.buckets.is_strict),
+            is_unstored: core::mem::take(&mut self.buckets.is_unstored),
             is_full: core::mem::take(&mut self.buckets.is_full),
         }
     }

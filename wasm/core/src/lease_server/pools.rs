@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use super::Terms;
 use crate::deadlines::Deadlines;
-use crate::fleet::StoredBucket;
+use crate::fleet::StoredLimit;
 use crate::lease::ResourceId;
 use crate::pool::Pool;
-use crate::units::Instant;
+use crate::units::{Instant, WallClock};
 
 /// Pools that have members, or whose buckets are not full yet, by id.
 #[derive(Debug, Default)]
@@ -46,20 +46,23 @@ impl Pools {
     pub(super) fn begin(
         &mut self,
         now: Instant,
+        clock: WallClock,
         terms: &Terms<'_>,
-        stored: impl FnOnce(&ResourceId) -> Option<StoredBucket>,
+        stored: impl FnOnce(&ResourceId) -> Option<StoredLimit>,
     ) {
         let Some(named) = terms.bounding_pool() else {
             return;
         };
         if let Some(pool) = self.by_id.get_mut(named.pool) {
             pool.set_limit(now, named.limit);
+            pool.advance_quotas(now, clock);
             return;
         }
         let mut pool = Pool::new(named.pool, named.limit);
         if let Some(stored) = stored(named.pool) {
-            pool.fleet.restore_stored(now, named.limit.burst, stored);
+            pool.fleet.restore_stored(now, named.limit.burst, &stored);
         }
+        pool.advance_quotas(now, clock);
         self.insert(named.pool, pool);
     }
 
@@ -95,11 +98,16 @@ impl Pools {
     }
 
     /// Forgets the pools without members whose buckets are full, and returns these.
-    pub(super) fn forget_full(&mut self, now: Instant) -> Vec<(ResourceId, Pool)> {
+    pub(super) fn forget_full(
+        &mut self,
+        now: Instant,
+        clock: WallClock,
+    ) -> Vec<(ResourceId, Pool)> {
         let mut forgotten = Vec::new();
         while let Some(id) = self.empty.pop_due(now) {
             if let Some(pool) = self.by_id.get_mut(&id) {
                 pool.empty_until = None;
+                pool.advance_quotas(now, clock);
                 pool.forget_if_full(now);
             }
             let pool = self.forget_or_watch(&id, |full_at| full_at);

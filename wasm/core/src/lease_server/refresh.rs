@@ -111,6 +111,7 @@ impl LeaseServer {
             self.buckets
                 .note(now, call.id, call.request, slot, &mut self.pools);
         }
+        self.note_quotas(call.id);
         self.bounds.named(answer)
     }
 
@@ -131,9 +132,12 @@ impl LeaseServer {
         slot.resource.allocation.collect_from = self.started_at;
         slot.resource.allocation.collect_until = learning_until;
         let stored = |pool: &ResourceId| self.buckets.restore(now, pool);
-        self.pools.begin(now, call.terms, stored);
+        self.pools.begin(now, self.wall_clock, call.terms, stored);
         let left = slot.follow(now, &mut self.pools, call.id, call.terms, learning_until);
         slot.resource.allocation.set_limit(now, call.terms.limit);
+        slot.resource
+            .allocation
+            .advance_quotas(now, self.wall_clock);
         let (resource, mut pool) = slot.linked(&mut self.pools);
         let before = resource.drawn();
         let answer =
@@ -175,14 +179,15 @@ impl LeaseServer {
             learned_at
         };
         let stored = |pool: &ResourceId| self.buckets.restore(now, pool);
-        self.pools.begin(now, terms, stored);
+        self.pools.begin(now, self.wall_clock, terms, stored);
         let mut resource = Resource::new(call.id.unit, terms.limit.clone(), learning_until);
         resource.allocation.is_filling = self.is_filling();
         resource.allocation.collect_from = self.started_at;
         resource.allocation.collect_until = learned_at;
         if let Some(stored) = self.buckets.restore(now, call.id) {
-            resource.allocation.restore_bucket(now, stored);
+            resource.allocation.restore_bucket(now, &stored);
         }
+        resource.allocation.advance_quotas(now, self.wall_clock);
         let mut slot = ResourceSlot::new(resource, now);
         slot.set_lendable(now, call.id, terms.limit, self.parent_leases.as_ref());
         slot.receive(now, call.id, self.parent_leases.as_mut());
@@ -225,7 +230,7 @@ impl LeaseServer {
 
     /// The end of learning mode. A pool has learned when no lease that any of its members lent before
     /// can be in use.
-    fn learning_until(&self, terms: &Terms<'_>) -> Instant {
+    pub(super) fn learning_until(&self, terms: &Terms<'_>) -> Instant {
         match self.start {
             Start::Learning | Start::Vacant { .. } => {
                 let learned_at = self.learns_from.saturating_add(time_to_learn(terms));

@@ -20,7 +20,7 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use super::{Bounds, DRAINS_MAX, LeaseServer, ResourceSlot, Start, requeue};
-use crate::fleet::FleetBucketSnapshot;
+use crate::fleet::{FleetBucketSnapshot, QuotaRecord};
 use crate::lease::{ClientId, Epoch, ResourceId};
 use crate::limit::Limit;
 use crate::pool::{Pool, PoolSnapshot};
@@ -60,6 +60,8 @@ pub struct ResourceSnapshot {
     pub balance: Duration,
     /// Bucket of the whole fleet, if clients draw of it.
     pub bucket: Option<FleetBucketSnapshot>,
+    /// What is used of its quotas.
+    pub quotas: Vec<QuotaRecord>,
     /// Its clients.
     pub clients: Vec<ClientSnapshot>,
 }
@@ -203,6 +205,7 @@ impl LeaseServer {
             limit: pool.limit().clone(),
             crowded: pool.crowded_until.saturating_since(now),
             bucket: pool.fleet.bucket.map(|bucket| bucket.snapshot(now)),
+            quotas: pool.fleet.quotas.records(),
         });
         let resources = self.resources.iter();
         let drains = self.drains.iter(now);
@@ -311,6 +314,7 @@ impl ResourceSlot {
                 .resource
                 .fleet_bucket()
                 .map(|bucket| bucket.snapshot(now)),
+            quotas: self.resource.allocation.fleet.quotas.records(),
             clients: self.resource.client_snapshots(now),
         }
     }

@@ -3,6 +3,7 @@ mod learning;
 mod nudges;
 mod pool_draws;
 mod pools;
+mod quotas;
 mod tree_tokens;
 
 use alloc::string::ToString as _;
@@ -52,7 +53,7 @@ fn resources_are_bounded_and_collected() {
     // b is not refreshed again: it expires four seconds after its grant, because the table fills.
     assert_eq!(node.poll_timeout(), Some(secs(6)));
     node.handle_timeout(secs(6));
-    let left: std::vec::Vec<_> = node.resources().map(|(id, _)| id.scope.as_ref()).collect();
+    let left: Vec<_> = node.resources().map(|(id, _)| id.scope.as_ref()).collect();
     assert_eq!(left, ["tenant/c"]);
 }
 
@@ -438,7 +439,7 @@ fn resources_are_listed_from_any_id() {
         let scopes = node
             .resources_after(&id)
             .map(|(id, _)| id.scope.to_string());
-        scopes.collect::<std::vec::Vec<_>>()
+        scopes.collect::<Vec<_>>()
     };
     assert_eq!(
         after(&node, "tenant/", Unit::Requests),

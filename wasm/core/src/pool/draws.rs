@@ -1,7 +1,11 @@
 //! Draws of members of a pool, which are charged to its bucket, and go by the members' shares.
 
+use alloc::vec::Vec;
+
 use super::{Pool, PoolLink};
-use crate::fleet::{ChargedLimit, DrawingMember, FleetBucket, FleetSums, Report, StoredBucket};
+use crate::fleet::{
+    ChargedLimit, DrawingMember, FleetBucket, FleetSums, QuotaUse, Report, StoredLimit,
+};
 use crate::hash::fnv1a;
 use crate::units::{Instant, Tokens};
 
@@ -11,6 +15,11 @@ impl Pool {
     /// Tokens that no client has; none if clients cannot draw, or have leases.
     pub fn fleet_bucket(&self) -> Option<&FleetBucket> {
         self.fleet.bucket.as_ref().filter(|_| self.fleet.is_drawn)
+    }
+
+    /// Its quotas, with what is used of them.
+    pub fn quotas(&self, now: Instant) -> Vec<QuotaUse> {
+        self.fleet.quotas.uses(now)
     }
 
     /// Tokens of the bucket that clients of members have drawn and may not have spent.
@@ -41,7 +50,7 @@ impl Pool {
     }
 
     /// Returns what is to be stored of the bucket, and whether before an answer tells of its tokens.
-    pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredBucket, bool)> {
+    pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredLimit, bool)> {
         let sums = self.sums();
         self.fleet.store_change(now, &sums, self.limit.lease)
     }

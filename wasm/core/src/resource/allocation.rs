@@ -32,7 +32,7 @@ use crate::limit::{Algorithm, Limit, SafeCapacity};
 use crate::pool::{PoolView, ResourceTotals};
 use crate::share::{PriorityBands, Quantum};
 use crate::traffic::{Tally, Traffic};
-use crate::units::{Capacity, Instant, RatePeriod, Tokens};
+use crate::units::{Capacity, Instant, RatePeriod, Tokens, WallClock};
 
 /// Limit of a resource, with the sums of what is wanted of it and lent of it.
 #[derive(Debug)]
@@ -97,6 +97,8 @@ const WHILE_IT_FILLS: Demand = Demand::of(Capacity::from_micros(1));
 
 impl Allocation {
     pub(super) fn new(unit: Unit, limit: Limit, learning_until: Instant) -> Self {
+        let mut fleet = FleetLimit::default();
+        fleet.quotas.set(&limit.quotas);
         Self {
             unit,
             learning_until,
@@ -116,7 +118,7 @@ impl Allocation {
             lack: Lack::default(),
             stirred: false,
             is_filling: false,
-            fleet: FleetLimit::default(),
+            fleet,
             bands: None,
             surplus: Tokens::ZERO,
             deserted_until: None,
@@ -133,10 +135,17 @@ impl Allocation {
             if !self.is_borrowed() {
                 self.fleet.set_burst(now, limit.burst);
             }
+            self.fleet.quotas.set(&limit.quotas);
             self.limit = limit.clone();
             self.resize_bucket(now);
             self.stirred = true;
         }
+    }
+
+    /// Begins the windows of its quotas that are due by `clock`.
+    pub(crate) fn advance_quotas(&mut self, now: Instant, clock: WallClock) {
+        let held = self.draws.held();
+        self.fleet.quotas.advance(now, clock, held);
     }
 
     /// Takes the part of the limit that can be lent, if that is borrowed.

@@ -113,7 +113,10 @@ impl Resource {
         resource.allocation.crowded_until = now.saturating_add(snapshot.crowded);
         resource.allocation.balance_at = now.saturating_add(snapshot.balance);
         let bucket = snapshot.bucket.as_ref();
-        resource.allocation.fleet.restore(now, bucket);
+        resource
+            .allocation
+            .fleet
+            .restore(now, bucket, &snapshot.quotas);
         // The first refresh tells until when the coordinator as a whole learns.
         resource.allocation.collect_from = now;
         resource.allocation.collect_until = now;

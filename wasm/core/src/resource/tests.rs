@@ -283,7 +283,7 @@ fn release_and_expiry_empty_the_books() {
             .resource
             .clients()
             .map(|c| c.id.clone())
-            .collect::<std::vec::Vec<_>>(),
+            .collect::<Vec<_>>(),
         [b]
     );
     let expiry = fleet.resource.poll_timeout().unwrap();

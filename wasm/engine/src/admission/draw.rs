@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use tollgate_core::client::{self, AwaitAction, BucketLevel, LeaseState, Policy, RateLimiter};
+use tollgate_core::fleet::QuotaLevel;
 use tollgate_core::lease::Unit;
 use tollgate_core::units::{Capacity, Instant, Rate, RatePeriod, Tokens};
 
@@ -48,6 +49,7 @@ pub(super) struct Reading {
     state: LeaseState,
     is_awaited: bool,
     level: BucketLevel,
+    quota: Option<QuotaLevel>,
     wants: Capacity,
 }
 
@@ -72,6 +74,7 @@ impl Reading {
             state: limiter.state(now),
             is_awaited: limiter.is_awaited(now),
             level: limiter.level(now),
+            quota: limiter.quota(now),
             wants: limiter.wants(),
         }
     }
@@ -82,6 +85,7 @@ impl Reading {
             period: self.period,
             left: self.level.left,
             full_in: self.level.full_in,
+            quota: self.quota,
         }
     }
 
@@ -107,6 +111,7 @@ impl Reading {
             },
             expected_rate: self.expected_rate,
             never: is_requests && exceeds_burst && self.expected_rate.is_none(),
+            quota: self.quota.filter(|quota| quota.left < need),
             ..Denial::new(unit, retry_at.map_or(soon, |at| at.min(soon)))
         }
     }

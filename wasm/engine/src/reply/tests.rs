@@ -35,6 +35,7 @@ fn refusal(pause: Option<u64>, limit: u64, without_lease: bool) -> (Refusal, Ins
         rate: Rate::ZERO,
         expected_rate: None,
         never: false,
+        quota: None,
     };
     (
         Refusal::Denied {

@@ -259,6 +259,26 @@ pub struct DrawResponse {
     /// ends: a bucket that is empty at first, and holds what this earns in a second, or a token.
     #[prost(double, tag = "4")]
     pub standby: f64,
+    /// The quota that is nearest to its end; absent if there is none. With one, tokens that the client has spent and
+    /// was not granted count as `owed`, and those of its safe capacity, too.
+    #[prost(message, optional, tag = "5")]
+    pub quota: ::core::option::Option<QuotaLevel>,
+}
+/// Amount that may be used within a window of time. Tokens are counted in millionths.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QuotaLevel {
+    /// Tokens of one window.
+    #[prost(uint64, tag = "1")]
+    pub amount: u64,
+    /// Tokens that nobody has.
+    #[prost(uint64, tag = "2")]
+    pub left: u64,
+    /// Usual length of a window.
+    #[prost(uint64, tag = "3")]
+    pub window_ms: u64,
+    /// Time until some of what is used does not count any more.
+    #[prost(uint64, tag = "4")]
+    pub resets_in_ms: u64,
 }
 /// Capacity lent for a time.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -774,7 +794,7 @@ pub mod limit_snapshot {
     }
 }
 /// A pool.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PoolSnapshot {
     /// Such as `group/gold`.
     #[prost(string, tag = "1")]
@@ -791,6 +811,29 @@ pub struct PoolSnapshot {
     /// Bucket of the whole fleet, if clients draw of it.
     #[prost(message, optional, tag = "5")]
     pub bucket: ::core::option::Option<FleetBucketSnapshot>,
+    /// Its quotas.
+    #[prost(message, repeated, tag = "6")]
+    pub quotas: ::prost::alloc::vec::Vec<QuotaSnapshot>,
+}
+/// Use of a quota.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct QuotaSnapshot {
+    /// Name of its period.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// What is used, the earliest to count no more first.
+    #[prost(message, repeated, tag = "2")]
+    pub parts: ::prost::alloc::vec::Vec<UsedPart>,
+}
+/// Tokens that are used of a quota, and count for the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UsedPart {
+    /// End of that time, in milliseconds since 1970: quotas go by the wall clock.
+    #[prost(uint64, tag = "1")]
+    pub until_ms: u64,
+    /// The tokens, in millionths.
+    #[prost(uint64, tag = "2")]
+    pub used: u64,
 }
 /// A resource.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -825,6 +868,9 @@ pub struct ResourceSnapshot {
     /// Bucket of the whole fleet; absent if there is none.
     #[prost(message, optional, tag = "10")]
     pub bucket: ::core::option::Option<FleetBucketSnapshot>,
+    /// Its quotas.
+    #[prost(message, repeated, tag = "11")]
+    pub quotas: ::prost::alloc::vec::Vec<QuotaSnapshot>,
 }
 /// Bucket of the whole fleet. Tokens are counted in millionths.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

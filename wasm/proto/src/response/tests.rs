@@ -5,6 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 use tollgate_core::cluster::ShardId;
+use tollgate_core::fleet::QuotaLevel;
 use tollgate_core::lease::Unit;
 use tollgate_core::units::Tokens;
 
@@ -222,12 +223,19 @@ prop_compose! {
         left: u64,
         next in option::of(0..=86_400_000_u64),
         standby in 0..1_u64 << 51,
+        quota in option::of((any::<u64>(), any::<u64>(), 0..1_u64 << 40, 0..1_u64 << 40)),
     ) -> DrawAnswer {
         DrawAnswer {
             granted: Tokens::from_micros(granted),
             left: Tokens::from_micros(left),
             next: next.map(Duration::from_millis),
             standby: Capacity::from_micros(standby),
+            quota: quota.map(|(amount, left, length, resets_in)| QuotaLevel {
+                amount: Tokens::from_micros(amount),
+                left: Tokens::from_micros(left),
+                length: Duration::from_millis(length),
+                resets_in: Duration::from_millis(resets_in),
+            }),
         }
     }
 }

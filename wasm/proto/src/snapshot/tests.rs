@@ -4,6 +4,7 @@ use std::time::Duration;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
+use tollgate_core::fleet::{QuotaRecord, UsedPart};
 use tollgate_core::lease::{
     Band, ClientId, ClientRun, Demand, Epoch, LeaseRequest, Priority, ResourceId, Run, Unit,
 };
@@ -11,7 +12,7 @@ use tollgate_core::lease_server::{Bounds, LeaseServer, ResourceSnapshot, Terms};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
 use tollgate_core::pool::PoolSnapshot;
 use tollgate_core::resource::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
-use tollgate_core::units::{Capacity, Instant, RatePeriod};
+use tollgate_core::units::{Capacity, Instant, RatePeriod, Tokens, WallTime};
 
 use super::*;
 
@@ -184,6 +185,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                     crowded: learning,
                     balance: learning,
                     bucket,
+                    quotas: quotas(i),
                     clients,
                 }
             };
@@ -197,12 +199,26 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                     limit: pool,
                     crowded: Duration::from_secs(1),
                     bucket: resources.first().and_then(|(_, _, _, bucket, _)| *bucket),
+                    quotas: quotas(resources.len()),
                 }],
                 resources: resources.into_iter().enumerate().map(resource).collect(),
                 drains: drains.into_iter().enumerate().map(drain).collect(),
             }
         },
     )
+}
+
+/// So many quotas, each with one part more than the one before.
+fn quotas(count: usize) -> Vec<QuotaRecord> {
+    let part = |i: usize| UsedPart {
+        until: WallTime::from_millis(i as u64),
+        used: Tokens::from_micros(u64::MAX - i as u64),
+    };
+    let quotas = (0..count).map(|i| QuotaRecord {
+        name: format!("{i}h"),
+        parts: (0..i).map(part).collect(),
+    });
+    quotas.collect()
 }
 
 /// Lets a master go on with what `bytes` say, if they say anything: it answers, and it lends
@@ -356,6 +372,7 @@ fn what_occurs_often_is_there_once() {
         crowded: Duration::ZERO,
         balance: Duration::ZERO,
         bucket: None,
+        quotas: Vec::new(),
         clients: vec![
             client_snapshot("node-1/0123456789abcdef"),
             client_snapshot("node-2/0123456789abcdef"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prost::Message as _;
-use tollgate_core::fleet::FleetBucketSnapshot;
+use tollgate_core::fleet::{FleetBucketSnapshot, QuotaRecord};
 use tollgate_core::lease::{Band, ClientId, Priority, ResourceId};
 use tollgate_core::lease_server::{ResourceSnapshot, Snapshot};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, SafeCapacity};
@@ -52,6 +52,7 @@ impl From<&Snapshot> for v1::Snapshot {
                 limit: lists.limit(&pool.limit),
                 crowded_ms: left_ms(pool.crowded),
                 bucket: pool.bucket.map(Into::into),
+                quotas: pool.quotas.iter().map(Into::into).collect(),
             };
             lists.message.pools.push(pool);
         }
@@ -103,6 +104,7 @@ impl<'a> Lists<'a> {
             crowded_ms: left_ms(snapshot.crowded),
             balance_ms: left_ms(snapshot.balance),
             bucket: snapshot.bucket.map(Into::into),
+            quotas: snapshot.quotas.iter().map(Into::into).collect(),
             clients: snapshot
                 .clients
                 .iter()
@@ -208,6 +210,19 @@ impl From<LeaseSnapshot> for v1::LeaseSnapshot {
         Self {
             capacity: lent.capacity.as_micros(),
             remaining_ms: left_ms(lent.remaining),
+        }
+    }
+}
+
+impl From<&QuotaRecord> for v1::QuotaSnapshot {
+    fn from(record: &QuotaRecord) -> Self {
+        let parts = record.parts.iter().map(|part| v1::UsedPart {
+            until_ms: part.until.as_millis(),
+            used: part.used.as_micros(),
+        });
+        Self {
+            name: record.name.clone(),
+            parts: parts.collect(),
         }
     }
 }

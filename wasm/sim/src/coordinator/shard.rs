@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_core::cluster::ShardId;
-use tollgate_core::fleet::StoredBucket;
+use tollgate_core::fleet::StoredLimit;
 use tollgate_core::lease::{Epoch, ResourceId};
 use tollgate_core::lease_server::{Bounds, LeaseServer, Snapshot, Start};
 use tollgate_core::units::Instant;
@@ -29,7 +29,7 @@ pub(crate) struct Shard {
     /// Time for which work is planned next.
     pub(crate) planned: Option<Instant>,
     /// Store of its slow buckets, with the time on its clock at which each was stored.
-    buckets: BTreeMap<ResourceId, (StoredBucket, Instant)>,
+    buckets: BTreeMap<ResourceId, (StoredLimit, Instant)>,
 }
 
 /// Master that was cut off from the election: it serves until its term ends, and another is elected
@@ -95,9 +95,9 @@ impl Shard {
         });
         let fresh = || LeaseServer::new(local, self.epoch, BOUNDS, start);
         let mut server = taken.unwrap_or_else(fresh);
-        let stored = self.buckets.iter().map(|(resource, (bucket, at))| {
+        let stored = self.buckets.iter().map(|(resource, (stored, at))| {
             let age = local.saturating_since(*at);
-            (resource.clone(), StoredBucket { age, ..*bucket })
+            (resource.clone(), stored.after(age))
         });
         server.keep_buckets(local, stored.collect());
         if let Some(call_timeout) = borrows {

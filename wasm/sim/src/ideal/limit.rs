@@ -5,9 +5,11 @@ use std::time::Duration;
 use tollgate_core::bucket::TokenBucket;
 use tollgate_core::lease::Unit;
 use tollgate_core::quantity::rate_text;
+use tollgate_core::quota::Quotas;
 use tollgate_core::units::{Capacity, Instant, MICRO, RatePeriod, Tokens};
 
 use super::part;
+use super::quotas::{IdealQuotas, User};
 use crate::capacities::CapacityNode;
 use crate::figures::LimitFigures;
 
@@ -16,6 +18,7 @@ use crate::figures::LimitFigures;
 pub(super) struct IdealLimit {
     pub(super) unit: Unit,
     capacity: Capacity,
+    quotas: IdealQuotas,
     /// Period for which that was written.
     pub(super) period: Option<RatePeriod>,
     meter: Meter,
@@ -64,6 +67,7 @@ impl IdealLimit {
         let mut limit = Self::unlimited(Unit::Requests);
         (limit.parent, limit.period) = (node.parent, node.period);
         limit.set(Instant::ZERO, node.capacity.capacity, node.burst);
+        limit.quotas.set(&node.quotas);
         limit
     }
 
@@ -72,6 +76,7 @@ impl IdealLimit {
         Self {
             unit,
             capacity: Capacity::UNLIMITED,
+            quotas: IdealQuotas::default(),
             period: None,
             meter: if unit.is_concurrency() {
                 Meter::InFlight { ideal: 0, fleet: 0 }
@@ -116,6 +121,11 @@ impl IdealLimit {
         }
     }
 
+    /// Changes its quotas.
+    pub(super) fn set_quotas(&mut self, quotas: &Quotas) {
+        self.quotas.set(quotas);
+    }
+
     /// Ends the limit.
     pub(super) fn lift(&mut self, now: Instant) {
         let burst = match &self.meter {
@@ -134,7 +144,8 @@ impl IdealLimit {
                     // Those of a request are known when it has passed.
                     _ => Tokens::from_micros(1),
                 };
-                ideal.time_until(now, need)
+                let quota = self.quotas.opens_in(now, need)?;
+                Some(ideal.time_until(now, need)?.max(quota))
             }
             Meter::InFlight { ideal, .. } => (*ideal < self.permits()).then_some(Duration::ZERO),
         }
@@ -144,6 +155,7 @@ impl IdealLimit {
         match &mut self.meter {
             Meter::Rate { ideal, .. } if self.unit == Unit::Requests => {
                 ideal.charge(now, whole(cost.into()));
+                self.quotas.charge(now, User::Ideal, whole(cost.into()));
             }
             Meter::Rate { .. } => {}
             Meter::InFlight { ideal, .. } => *ideal += 1,
@@ -160,6 +172,9 @@ impl IdealLimit {
                 let cost = whole(cost.into());
                 fleet.charge(now, cost);
                 explained.charge(now, if is_leased { cost } else { Tokens::ZERO });
+                let beyond = self.quotas.charge(now, User::Fleet, cost) * u64::from(counts);
+                self.debts[0] = self.debts[0].max(beyond);
+                self.debts[1] = self.debts[1].max(beyond * u64::from(is_leased));
             }
             Meter::Rate { .. } => {}
             Meter::InFlight { fleet, .. } => {

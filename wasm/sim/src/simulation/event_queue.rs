@@ -7,9 +7,7 @@ use std::time::Duration;
 use tollgate_core::units::Instant;
 
 use super::event::Event;
-
-/// Clock at the start; its epoch is arbitrary.
-const START: Instant = Instant::from_nanos(1_000_000_000);
+use crate::wall::START;
 
 /// Event queue in the order of time; events of the same time are in the order of planning.
 #[derive(Debug)]

@@ -25,6 +25,7 @@ fn table(clients: Vec<ResourceClient>, client_count: usize) -> String {
             written: None,
             limited_by: None,
             bucket: None,
+            quotas: Vec::new(),
             traffic: TrafficView::default(),
         },
         waiting_count: 1,

@@ -23,6 +23,7 @@ fn resource(
             written: None,
             limited_by: None,
             bucket: None,
+            quotas: Vec::new(),
             traffic: TrafficView::default(),
         },
         waiting_count,

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use tollgate_core::lease::{Priority, Unit};
 use tollgate_core::limit::{Algorithm, Limit, LimitError, Part, SafeCapacity};
 use tollgate_core::quantity::{QuantityError, QuantityUnit, of_period, parse, parse_rate};
+use tollgate_core::quota::Quotas;
 use tollgate_core::units::{Capacity, Tokens};
 
 use super::values::one_of;
-use super::{Check, Rule, join, milliseconds};
+use super::{Check, Rule, join, milliseconds, quota};
 use crate::catalog::limits::UnitLimits;
 use crate::catalog::spec::{LocatedScalar, LocatedValue, UnitFields, Units};
 
@@ -32,12 +33,13 @@ pub(super) fn unit_limits(check: &mut Check, path: &str, units: Units<'_>) -> Op
 fn unit_limit(check: &mut Check, path: &str, unit: Unit, fields: &UnitFields<'_>) -> Option<Limit> {
     let counted = QuantityUnit::of(unit);
     let (name, capacity) = fields.capacity;
-    if capacity.is_none() {
+    if capacity.is_none() && fields.quota.is_none() {
         check.missing(fields.at, join(path, name));
     }
     let before = check.count();
     let limit = values(check, path, counted, fields)?;
     divides_rates(check, path, unit, (&limit, fields));
+    quota::is_drawn(check, path, fields.at, &limit);
     if check.count() > before {
         // Beside a default in the place of a wrong value the others may look wrong.
         return None;
@@ -76,7 +78,20 @@ fn values(
             |capacity| capacity,
         )
     });
+    let quotas = match fields.quota {
+        Some(specs) => quota::quotas(check, path, counted, (fields.at, specs))?,
+        None => Quotas::default(),
+    };
+    let has_rate = written.is_some() && capacity != Some(Capacity::UNLIMITED);
+    let capacity = match quotas.least() {
+        Some(amount) if !has_rate => Some(of_quota(amount)),
+        _ => capacity,
+    };
     let mut limit = Limit::new(capacity.unwrap_or(Capacity::ZERO));
+    if let Some(pace) = quotas.pace() {
+        limit.safe = SafeCapacity::Fixed(pace.min(limit.capacity));
+    }
+    limit.quotas = quotas;
     let at_once = written.and_then(|text| of_period(text.as_str(), counted));
     if let Some((period, at_once)) = at_once.filter(|_| counted != QuantityUnit::InFlight) {
         limit.period = Some(period);
@@ -93,6 +108,17 @@ fn values(
             SafeCapacity::Fixed,
         )
     });
+    if let Some(text) = fields.safe
+        && limit.safe == SafeCapacity::Dynamic
+        && !has_rate
+        && !limit.quotas.is_empty()
+    {
+        check.refuse_value(
+            text,
+            field("safe"),
+            "is a part of a rate, and there is none",
+        );
+    }
     times(check, path, fields, &mut limit);
     let (headroom, reserve) = (&mut limit.headroom, &mut limit.reserve);
     check.set(headroom, fields.headroom, &field("headroom"), part);
@@ -105,6 +131,11 @@ fn values(
         limit.guaranteed = limit.guaranteed.with(band, capacity);
     }
     capacity.map(|_| limit)
+}
+
+/// Capacity of a limit that has a quota and no rate: so much a second that nothing but the quota bounds it.
+fn of_quota(amount: Tokens) -> Capacity {
+    Capacity::from_micros(amount.as_micros()).min(Capacity::MAX)
 }
 
 /// Refuses an algorithm that goes by usage for what is not a rate: its parts are no whole numbers.

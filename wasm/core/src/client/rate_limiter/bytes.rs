@@ -72,7 +72,9 @@ impl RateLimiter {
         let burst = self.whole_burst();
         let level = self.draws.level(now, self.whole_rate(), burst);
         let most = Tokens::from_micros(burst.as_micros() / OWED_PARTS).max(usual);
-        level >= micros(Tokens::from_micros(burst.as_micros() / 2))
+        // A killed client could not tell of them.
+        self.draws.quota.is_none()
+            && level >= micros(Tokens::from_micros(burst.as_micros() / 2))
             && self.draws.owed.saturating_add(usual) <= most
     }
 }

@@ -6,6 +6,7 @@ use crate::bucket::TokenBucket;
 use crate::client::Policy;
 use crate::client::draws::{debt, positive};
 use crate::client::process_lease::LeaseState;
+use crate::fleet::QuotaLevel;
 use crate::lease::DrawAnswer;
 use crate::units::{Capacity, Instant, Rate, Tokens};
 use core::time::Duration;
@@ -140,6 +141,11 @@ impl RateLimiter {
         self.draws.need(now, tokens, until);
     }
 
+    /// The quota that is nearest to its end, as the last answer said, if there is any.
+    pub fn quota(&self, now: Instant) -> Option<QuotaLevel> {
+        self.draws.quota.map(|quota| quota.level(now))
+    }
+
     /// Whether it draws its tokens of the fleet's bucket.
     pub fn is_drawing(&self) -> bool {
         self.draws.offered
@@ -184,8 +190,10 @@ impl RateLimiter {
         credit: Credit,
     ) -> DrawResult {
         let burst = self.whole_burst();
-        if need > burst {
-            return DrawResult::ExceedsBurst { burst };
+        let amount = self.draws.quota.map(|quota| quota.amount);
+        let most = burst.min(amount.unwrap_or(burst));
+        if need > most {
+            return DrawResult::ExceedsBurst { burst: most };
         }
         let owed_for = self.whole_rate().time_for(self.draws.owed);
         let level = self.draws.level(now, self.whole_rate(), burst);
@@ -220,6 +228,8 @@ impl RateLimiter {
         let most = Tokens::from_micros(burst / OWED_PARTS).max(Tokens::ONE);
         match credit {
             Credit::None => false,
+            // A killed client could not tell of it.
+            Credit::OfMany if self.draws.quota.is_some() => false,
             Credit::OfMany => {
                 self.whole_rate() >= OWED_FROM
                     && level >= micros(many)

@@ -68,7 +68,11 @@ impl RateLimiter {
         let whole = u128::from(self.whole_rate().as_micros());
         let part = mul_div(fleet.as_micros(), standby.as_micros(), whole.max(1));
         let (_, burst) = self.flow_without_lease(policy);
-        burst.max(Tokens::from_micros(part))
+        match self.draws.quota {
+            // What its bucket of safe capacity has is counted apart.
+            Some(_) => Tokens::ZERO,
+            None => burst.max(Tokens::from_micros(part)),
+        }
     }
 
     /// The lease that stays in force with `answer`, because it draws and the coordinator learns.

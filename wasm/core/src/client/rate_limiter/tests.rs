@@ -6,6 +6,7 @@ use crate::lease::{Epoch, LeaseRequest, LeaseTerms};
 mod bytes;
 mod draws;
 mod fallback;
+mod quotas;
 mod returns;
 mod standby;
 

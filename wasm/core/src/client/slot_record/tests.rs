@@ -224,6 +224,9 @@ fn decode_reads_what_a_filter_wrote_that_knew_no_period() {
     let windows = bytes.windows(tally.len());
     let at = windows.into_iter().position(|part| part == tally).unwrap();
     assert_eq!(bytes.remove(at + tally.len()), 0);
+    // Nor quotas, behind which are no other units.
+    assert_eq!(bytes.split_off(bytes.len() - 4), [0; 4]);
+    bytes.extend([0; 3]);
     bytes[0] = 7;
     assert_eq!(ScopeState::decode(&bytes), Some(idle));
 }

@@ -82,6 +82,7 @@ fn snapshot() -> Snapshot {
         crowded: Duration::ZERO,
         balance: Duration::ZERO,
         bucket: None,
+        quotas: Vec::new(),
         clients: names.iter().map(|name| snapshot(name)).collect(),
     };
     Snapshot {

@@ -1,7 +1,7 @@
 //! Buckets that a store keeps over crashes.
 
 use super::*;
-use crate::fleet::StoredBucket;
+use crate::fleet::StoredLimit;
 use crate::lease::{DrawAnswer, DrawRequest};
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 struct Site {
     server: LeaseServer,
     /// The stored buckets, each with the time of its write.
-    store: BTreeMap<ResourceId, (StoredBucket, Instant)>,
+    store: BTreeMap<ResourceId, (StoredLimit, Instant)>,
     limit: Limit,
     now: Instant,
     /// Tokens that each client was granted, ever.
@@ -98,7 +98,7 @@ impl Site {
         let stored = self.store.iter();
         let stored = stored.map(|(id, (bucket, at))| {
             let age = self.now.saturating_since(*at);
-            (id.clone(), StoredBucket { age, ..*bucket })
+            (id.clone(), bucket.after(age))
         });
         let stored = stored.collect();
         self.server = LeaseServer::new(self.now, Epoch(2), BOUNDS, Start::Fresh);
@@ -329,7 +329,7 @@ fn no_more_buckets_are_stored_than_may_be() {
     let stored = site
         .store
         .iter()
-        .map(|(id, (bucket, _))| (id.clone(), *bucket));
+        .map(|(id, (bucket, _))| (id.clone(), bucket.clone()));
     let stored = stored.collect();
     let bounds = Bounds {
         max_durable: 1,

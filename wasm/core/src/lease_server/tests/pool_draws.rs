@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use super::*;
-use crate::fleet::StoredBucket;
+use crate::fleet::StoredLimit;
 use crate::lease::DrawRequest;
 use crate::lease_server::PoolTerms;
 use crate::traffic::{Counts, Tally};
@@ -168,7 +168,7 @@ impl Site {
     fn crash(&mut self) -> &mut Self {
         let changes = self.server.take_bucket_changes().changes;
         let stored = changes.into_iter();
-        let stored: BTreeMap<ResourceId, StoredBucket> = stored
+        let stored: BTreeMap<ResourceId, StoredLimit> = stored
             .filter_map(|change| Some((change.resource, change.bucket?)))
             .collect();
         self.server = LeaseServer::new(self.now, Epoch(9), BOUNDS, Start::Fresh);
@@ -273,7 +273,7 @@ fn a_pools_bucket_is_stored() {
     site.after(70_000);
     let changes = site.server.take_bucket_changes().changes;
     let last = changes.last().unwrap();
-    assert_eq!((&last.resource, last.bucket), (&Site::pool(), None));
+    assert_eq!((&last.resource, &last.bucket), (&Site::pool(), &None));
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Allocation {
         }
         // In learning mode, and before the parent has answered, zero does not mean "nothing for you"
         // but "not known yet".
-        let learned = now >= self.learning_until && !self.is_pending();
+        let learned = self.may_offer(now) && !self.is_pending();
         let known = capacity > Capacity::ZERO || learned;
         Answer {
             lease: (known && !duration.is_zero()).then(|| LeaseTerms {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::grant::suffices;
 use super::{Allocation, ClientEntry, TieBreak};
-use crate::fleet::{ChargedLimit, ChargedLimits, Draw, FleetSums, StoredBucket};
+use crate::fleet::{ChargedLimit, ChargedLimits, Draw, FleetSums, StoredLimit};
 use crate::lease::{Band, DrawAnswer, DrawRequest};
 use crate::lendable::LendableSource;
 use crate::limit::Algorithm;
@@ -63,7 +63,8 @@ impl Allocation {
     /// Whether there may be a bucket of the whole fleet.
     pub(super) fn may_be_drawn(&self) -> bool {
         let is_fair = self.limit.algorithm == Algorithm::FairShare;
-        let drawable = self.drawable().filter(|_| is_fair);
+        let drawable = self.drawable();
+        let drawable = drawable.filter(|_| is_fair || self.has_quota());
         drawable.is_some_and(|(capacity, _)| {
             capacity.min(self.pool_capacity()) > Capacity::ZERO
                 && (self.pool.is_some() || !capacity.is_unlimited())
@@ -166,7 +167,7 @@ impl Allocation {
         }
         let before = entry.totals();
         let is_same = entry.draws.account == request.account;
-        let is_offered = self.is_drawn && now >= self.learning_until && !entry.lends_on();
+        let is_offered = self.is_drawn && self.may_offer(now) && !entry.lends_on();
         entry.draws = entry.draws.after(request, is_offered);
         self.replace_totals(before, entry.totals());
         let spent = before.draws.held().saturating_sub(entry.draws.holds);
@@ -177,6 +178,17 @@ impl Allocation {
         let mut limits = self.charged(now, pool);
         limits.note_spent(now, request.spent_for, room, request.returns);
         self.report(now, pool);
+    }
+
+    /// Whether clients may draw at `now`: of a quota also while others' leases are not known, for it has none, and what
+    /// was drawn is stored.
+    pub(super) fn may_offer(&self, now: Instant) -> bool {
+        now >= self.learning_until || self.has_quota()
+    }
+
+    /// Whether a quota bounds it, or its pool.
+    pub(super) fn has_quota(&self) -> bool {
+        self.fleet.quotas.bound() || self.pool.is_some_and(|pool| pool.has_quota)
     }
 
     /// Decides whether clients draw of any of the limits, of a request that takes `cost`.
@@ -193,8 +205,13 @@ impl Allocation {
     }
 
     fn begin_buckets(&mut self, now: Instant, pool: &mut PoolLink<'_>) {
+        // A limit of which clients draw while the coordinator learns may have been drawn before.
+        let is_unknown = now < self.learning_until && !self.fleet.is_stored;
         match self.own_sums() {
             Some(sums) if self.is_borrowed() => self.begin_borrowed(now, &sums),
+            Some(sums) if is_unknown && self.has_quota() => {
+                self.fleet.begin_empty(now, sums.burst);
+            }
             Some(sums) => self.fleet.begin(now, sums.burst),
             None => {}
         }
@@ -231,6 +248,7 @@ impl Allocation {
             left: self.charged(now, pool).left(now),
             next,
             standby: entry.draws.standby,
+            quota: self.charged(now, pool).strictest_quota(now),
         })
     }
 
@@ -254,6 +272,7 @@ impl Allocation {
             left: if learns { Tokens::ONE } else { Tokens::ZERO },
             next: lacks.then(|| self.times(now).min_refresh),
             standby: Capacity::ZERO,
+            quota: None,
         }
     }
 
@@ -392,12 +411,12 @@ impl Allocation {
     }
 
     /// Begins with the bucket that a store has.
-    pub(crate) fn restore_bucket(&mut self, now: Instant, stored: StoredBucket) {
+    pub(crate) fn restore_bucket(&mut self, now: Instant, stored: &StoredLimit) {
         self.fleet.restore_stored(now, self.limit.burst, stored);
     }
 
     /// Returns what is to be stored of the fleet's bucket, and whether before an answer tells of its tokens.
-    pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredBucket, bool)> {
+    pub(crate) fn bucket_to_store(&mut self, now: Instant) -> Option<(StoredLimit, bool)> {
         let sums = self.own_sums().filter(|_| self.lendable.is_none())?;
         self.fleet.store_change(now, &sums, self.limit.lease)
     }

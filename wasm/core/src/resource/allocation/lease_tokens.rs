@@ -66,6 +66,7 @@ impl Allocation {
             left: self.charged(now, pool).left(now),
             next: None,
             standby: Capacity::ZERO,
+            quota: None,
         })
     }
 

@@ -152,12 +152,12 @@ fn a_bucket_in_debt_is_in_debt_after_a_crash() {
     let mut fleet = Drawers::new(1_000_000, 10);
     assert_eq!(fleet.owe(0, 25), 25);
     let allocation = &mut fleet.resource.allocation;
-    let (mut stored, is_urgent) = allocation.bucket_to_store(fleet.now).unwrap();
+    let (stored, is_urgent) = allocation.bucket_to_store(fleet.now).unwrap();
     assert!(is_urgent);
     let mut next = Drawers::new(1_000_000, 10);
-    stored.age = Duration::from_secs(5);
+    let stored = stored.after(Duration::from_secs(5));
     next.now = fleet.now;
-    next.resource.allocation.restore_bucket(next.now, stored);
+    next.resource.allocation.restore_bucket(next.now, &stored);
     assert_eq!(next.draw(0, 1).0, 0, "it owes ten");
     assert_eq!(next.after(10).draw(0, 1).0, 0);
     assert_eq!(next.after(1).draw(0, 1).0, 1);

@@ -93,6 +93,7 @@ impl Fleet {
             crowded: Duration::ZERO,
             balance: Duration::ZERO,
             bucket: None,
+            quotas: Vec::new(),
             clients: self.resource.client_snapshots(self.now),
         }
     }

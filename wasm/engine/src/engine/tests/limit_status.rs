@@ -34,6 +34,7 @@ fn admitted_requests_are_told_what_is_left_and_refused_ones_are_not() {
             period: None,
             left: Tokens::from_whole(left),
             full_in: Some(Duration::from_millis(10 * (100 - left))),
+            quota: None,
         })
     };
     assert_eq!(worker.told(), shown(99), "it was held");

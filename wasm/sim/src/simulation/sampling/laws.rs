@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tollgate_core::units::Capacity;
 
-use crate::capacities::{CapacityNode, CapacitySum, CapacityTree};
+use crate::capacities::{CapacitySum, CapacityTree};
+use crate::limits::FleetCapacity;
 use crate::simulation::Simulation;
 use crate::simulation::reached::Case;
 
@@ -16,9 +17,9 @@ impl Simulation {
     pub(super) fn check_sums(&mut self, sums: &[CapacitySum]) -> f64 {
         let mut worst: f64 = 0.0;
         for (number, sum) in sums.iter().enumerate() {
-            let node = self.capacities.nodes()[number];
-            if !node.capacity.capacity.is_unlimited() {
-                worst = worst.max(self.fullness(number, sum.counted, node));
+            let capacity = self.capacities.nodes()[number].capacity;
+            if !capacity.capacity.is_unlimited() {
+                worst = worst.max(self.fullness(number, sum.counted, capacity));
             }
         }
         worst
@@ -26,9 +27,9 @@ impl Simulation {
 
     /// Returns the part of a capacity that its leases sum to. One that was lowered counts for as long
     /// as leases of before may last.
-    fn fullness(&mut self, number: usize, has: u64, node: CapacityNode) -> f64 {
-        let most = self.most_allowed(number, node.capacity.capacity);
-        if node.capacity.is_promised && has > most.as_micros() {
+    fn fullness(&mut self, number: usize, has: u64, capacity: FleetCapacity) -> f64 {
+        let most = self.most_allowed(number, capacity.capacity);
+        if capacity.is_promised && has > most.as_micros() {
             let has = Capacity::from_micros(has);
             let numbers = format!("sum to {has}, its capacity is {most}");
             let leases = format!("the leases of {}", self.scopes.id(number));

@@ -1,0 +1,346 @@
+//! Quotas of a limit, as the whole fleet uses them.
+//!
+//! A token counts from when it is granted until the end of its window, and those that clients hold at that end count in
+//! the next one. So clients spend no more in a window than its amount, whenever they spend what they were granted.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+mod account;
+
+use self::account::QuotaAccount;
+use crate::lease_server::QuotaChange;
+use crate::quota::{Quota, QuotaWindow, Quotas};
+use crate::units::{Instant, Tokens, WallClock, WallTime};
+
+/// Part of a quota that a client may be granted beside what it needs: a killed one loses it.
+const AHEAD_PART: u64 = 32 * 1024;
+
+/// Parts of a quota, in percent, of which it is worth knowing that they are used.
+const NOTED: [u64; 2] = [NOTED_FROM, 100];
+
+/// The least of these.
+const NOTED_FROM: u64 = 80;
+
+/// Quotas of a limit, with what is used of them.
+#[derive(Debug, Default)]
+pub(crate) struct FleetQuotas {
+    accounts: Vec<QuotaAccount>,
+    clock: WallClock,
+    /// Tokens that clients may hold by the word of a store, and the time until which they may.
+    restored: (Tokens, Instant),
+}
+
+/// What is used of a quota, in a store or a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaRecord {
+    /// The name of its period.
+    pub name: String,
+    /// Tokens that are used, by the times until which they count, in order.
+    pub parts: Vec<UsedPart>,
+}
+
+/// Tokens that are used of a quota, and count for the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsedPart {
+    /// End of that time.
+    pub until: WallTime,
+    /// The tokens.
+    pub used: Tokens,
+}
+
+/// A quota with what is used of it, for reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaUse {
+    /// The name of its period.
+    pub name: String,
+    /// Tokens of a window.
+    pub amount: Tokens,
+    /// Tokens that were granted, those that clients hold included.
+    pub used: Tokens,
+    /// The window of now.
+    pub window: QuotaWindow,
+    /// Now, by the wall clock.
+    pub time: WallTime,
+}
+
+/// Quota that is nearest to its end, as a client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaLevel {
+    /// Tokens of a window.
+    pub amount: Tokens,
+    /// Tokens that nobody has.
+    pub left: Tokens,
+    /// Usual length of a window.
+    pub length: Duration,
+    /// Time until some of what is used does not count any more.
+    pub resets_in: Duration,
+}
+
+/// Part of a quota that has been used since the last look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaNote {
+    /// The name of its period.
+    pub name: String,
+    /// Percent of the amount that are used now: 80 or 100.
+    pub percent: u64,
+}
+
+// === impl QuotaLevel ===
+
+impl QuotaLevel {
+    /// Whether a limit of so many micro-tokens a second bounds nothing beside the quota: such a limit was written
+    /// without a rate.
+    pub fn bounds_alone(&self, limit: u64) -> bool {
+        limit >= self.amount.as_micros()
+    }
+}
+
+// === impl FleetQuotas ===
+
+impl FleetQuotas {
+    /// Whether nothing bounds, or is remembered.
+    fn is_empty(&self) -> bool {
+        self.accounts.is_empty()
+    }
+
+    fn bounding(&self) -> impl Iterator<Item = (&QuotaAccount, &Quota)> {
+        let accounts = self.accounts.iter();
+        accounts.filter_map(|account| Some((account, account.quota.as_ref()?)))
+    }
+
+    /// Whether a quota bounds the limit.
+    pub(crate) fn bound(&self) -> bool {
+        self.bounding().next().is_some()
+    }
+
+    /// Takes the quotas of the limit. What is used of one stays while its window lasts, also while the limit is
+    /// without it.
+    pub(crate) fn set(&mut self, quotas: &Quotas) {
+        if self.is_empty() && quotas.is_empty() {
+            return;
+        }
+        for account in &mut self.accounts {
+            account.quota = None;
+        }
+        for quota in quotas.iter() {
+            let new = QuotaAccount::new(quota);
+            match self.accounts.iter_mut().find(|old| old.name == new.name) {
+                Some(old) => old.quota = new.quota,
+                None => self.accounts.push(new),
+            }
+        }
+        self.drop_unused();
+    }
+
+    fn drop_unused(&mut self) {
+        self.accounts
+            .retain(|account| account.quota.is_some() || account.counts_until().is_some());
+    }
+
+    /// Begins at `now`, by `clock`, the windows that are due, with the tokens that clients `hold`.
+    pub(crate) fn advance(&mut self, now: Instant, clock: WallClock, holds: Tokens) {
+        if self.is_empty() {
+            return;
+        }
+        self.clock = clock;
+        let (restored, until) = self.restored;
+        let holds = if now < until {
+            holds.max(restored)
+        } else {
+            holds
+        };
+        let time = clock.time(now);
+        for account in &mut self.accounts {
+            account.expire(time, holds);
+        }
+        self.drop_unused();
+    }
+
+    /// Tokens that are left of all; as many as can be if nothing bounds.
+    pub(crate) fn left(&self) -> Tokens {
+        let left = self.accounts.iter().filter_map(QuotaAccount::left).min();
+        left.unwrap_or(Tokens::from_micros(u64::MAX))
+    }
+
+    /// The part of `gives` that is left, in multiples of `first`; of bytes, of which any lets a request go on, all.
+    pub(crate) fn part(&self, gives: Tokens, first: Tokens, are_bytes: bool) -> Tokens {
+        let left = self.left();
+        if left >= gives {
+            return gives;
+        }
+        if are_bytes {
+            return left;
+        }
+        let rest = left.as_micros().checked_rem(first.as_micros().max(1));
+        left.saturating_sub(Tokens::from_micros(rest.unwrap_or(0)))
+    }
+
+    /// The most that a client may be granted beside what it needs.
+    pub(crate) fn ahead_max(&self) -> Tokens {
+        let least = self.bounding().map(|(_, quota)| quota.amount.whole()).min();
+        let ahead = least.map(|least| least.checked_div(AHEAD_PART).unwrap_or(0));
+        ahead.map_or(Tokens::from_micros(u64::MAX), Tokens::from_whole)
+    }
+
+    /// Takes tokens that a client is granted.
+    pub(crate) fn charge(&mut self, now: Instant, tokens: Tokens) {
+        let time = self.clock.time(now);
+        for account in &mut self.accounts {
+            account.charge(time, tokens);
+        }
+    }
+
+    /// Takes what a store says is used, where that is more.
+    pub(crate) fn merge(&mut self, records: &[QuotaRecord]) {
+        for record in records {
+            let stored = QuotaAccount::of(record);
+            match self
+                .accounts
+                .iter_mut()
+                .find(|known| known.name == stored.name)
+            {
+                Some(known) => known.merge(&stored),
+                None => self.accounts.push(stored),
+            }
+        }
+    }
+
+    /// Notes that a client has spent `tokens` that it was granted, the last of them `age` before `now`.
+    pub(crate) fn note_spent(&mut self, now: Instant, age: Duration, tokens: Tokens) {
+        let spent_at = self.clock.time(now).saturating_sub(age);
+        for account in &mut self.accounts {
+            account.note_spent(spent_at, tokens);
+        }
+    }
+
+    /// Takes back tokens that a client has not spent.
+    pub(crate) fn give_back(&mut self, tokens: Tokens) {
+        for account in &mut self.accounts {
+            account.give_back(tokens);
+        }
+    }
+
+    /// Time until `need` tokens are left of all; none if they are.
+    pub(crate) fn opens_in(&self, now: Instant, need: Tokens) -> Option<Duration> {
+        let time = self.clock.time(now);
+        let accounts = self.accounts.iter();
+        accounts
+            .filter_map(|account| account.opens_in(time, need))
+            .max()
+    }
+
+    /// Time at which nothing is used any more, unless nothing is.
+    pub(crate) fn unused_at(&self) -> Option<Instant> {
+        let until = self.accounts.iter().filter_map(QuotaAccount::counts_until);
+        Some(self.clock.instant(until.max()?))
+    }
+
+    /// The quota that is nearest to its end.
+    pub(crate) fn strictest(&self, now: Instant) -> Option<QuotaLevel> {
+        let time = self.clock.time(now);
+        let levels = self.bounding().filter_map(|(account, quota)| {
+            let resets_in = account.opens_in(time, quota.amount);
+            Some(QuotaLevel {
+                amount: quota.amount,
+                left: account.left()?,
+                length: quota.period.length(),
+                resets_in: resets_in.unwrap_or_else(|| {
+                    let end = quota.period.counts_until(time);
+                    end.saturating_since(time)
+                }),
+            })
+        });
+        levels.min_by_key(|level| (level.left, core::cmp::Reverse(level.resets_in)))
+    }
+
+    /// The quotas with what is used of them.
+    pub(crate) fn uses(&self, now: Instant) -> Vec<QuotaUse> {
+        let time = self.clock.time(now);
+        let uses = self.bounding().map(|(account, quota)| QuotaUse {
+            name: account.name.clone(),
+            amount: quota.amount,
+            used: account.used(),
+            window: quota.period.window(time),
+            time,
+        });
+        uses.collect()
+    }
+
+    /// Changes what is used of the quota called `name`.
+    pub(crate) fn change(&mut self, now: Instant, name: &str, change: QuotaChange) {
+        let time = self.clock.time(now);
+        let account = self
+            .accounts
+            .iter_mut()
+            .find(|account| account.name == name);
+        match (account, change) {
+            (Some(account), QuotaChange::Set(used)) => account.set_used(time, used),
+            (Some(account), QuotaChange::GiveBack(tokens)) => account.give_back(tokens),
+            (None, _) => {}
+        }
+    }
+
+    /// Takes the notes of what has been used since the last call.
+    pub(crate) fn take_notes(&mut self) -> Vec<QuotaNote> {
+        let mut notes = Vec::new();
+        for account in &mut self.accounts {
+            let percent = account.percent().unwrap_or(0);
+            if percent < NOTED_FROM {
+                account.noted = 0;
+            }
+            let reached = NOTED.into_iter().rev().find(|noted| percent >= *noted);
+            if let Some(reached) = reached.filter(|reached| *reached > account.noted) {
+                account.noted = reached;
+                notes.push(QuotaNote {
+                    name: account.name.clone(),
+                    percent: reached,
+                });
+            }
+        }
+        notes
+    }
+
+    /// Whether a store says that less is used than is, or much more.
+    pub(crate) fn are_beyond_stored(&self) -> bool {
+        self.accounts.iter().any(QuotaAccount::is_beyond_stored)
+    }
+
+    /// Returns what is to be stored.
+    pub(crate) fn store(&mut self) -> Vec<QuotaRecord> {
+        let accounts = self.accounts.iter_mut();
+        accounts.map(QuotaAccount::store).collect()
+    }
+
+    /// Returns what is used, for another coordinator.
+    pub(crate) fn records(&self) -> Vec<QuotaRecord> {
+        self.accounts.iter().map(QuotaAccount::record).collect()
+    }
+
+    /// Begins with what a store or another coordinator says is used, of which clients may hold `held` until then.
+    pub(crate) fn restore(&mut self, records: &[QuotaRecord], held: (Tokens, Instant)) {
+        for record in records {
+            let account = QuotaAccount::of(record);
+            match self
+                .accounts
+                .iter_mut()
+                .find(|old| old.name == account.name)
+            {
+                Some(old) => old.take_parts(account),
+                None => self.accounts.push(account),
+            }
+        }
+        self.restored = held;
+    }
+
+    /// Notes that the store does not have them.
+    pub(crate) fn not_stored(&mut self) {
+        for account in &mut self.accounts {
+            account.not_stored();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+use alloc::vec;
+
+use super::*;
+use crate::quota::{Calendar, CalendarUnit, QuotaPeriod};
+
+const HOUR_MS: u64 = 3_600_000;
+
+fn tokens(whole: u64) -> Tokens {
+    Tokens::from_whole(whole)
+}
+
+fn quota(amount: u64, unit: CalendarUnit) -> Quota {
+    Quota {
+        amount: tokens(amount),
+        period: QuotaPeriod::Calendar(Calendar::utc(unit)),
+    }
+}
+
+fn of(quotas: Vec<Quota>) -> FleetQuotas {
+    let mut fleet = FleetQuotas::default();
+    fleet.set(&Quotas::new(quotas));
+    fleet
+}
+
+/// So long after a whole day in 1970.
+fn after(duration: Duration) -> (Instant, WallClock) {
+    let wall = WallTime::from_millis(24 * HOUR_MS);
+    let now = Instant::ZERO.saturating_add(duration);
+    (now, WallClock::new(Instant::ZERO, wall))
+}
+
+fn advance(quotas: &mut FleetQuotas, hours: u64, holds: u64) -> Instant {
+    let (now, clock) = after(Duration::from_millis(hours * HOUR_MS));
+    quotas.advance(now, clock, tokens(holds));
+    now
+}
+
+#[test]
+fn the_strictest_of_several_bounds() {
+    let mut quotas = of(vec![
+        quota(10, CalendarUnit::Hour),
+        quota(25, CalendarUnit::Day),
+    ]);
+    for hour in 0..4 {
+        let now = advance(&mut quotas, hour, 0);
+        let left = quotas.left();
+        quotas.charge(now, left);
+        assert_eq!(left, tokens([10, 10, 5, 0][usize::try_from(hour).unwrap()]));
+    }
+    let now = advance(&mut quotas, 4, 0);
+    let day_ends_in = Duration::from_millis(20 * HOUR_MS);
+    assert_eq!(quotas.opens_in(now, Tokens::ONE), Some(day_ends_in));
+    let level = quotas.strictest(now).unwrap();
+    assert_eq!((level.amount, level.resets_in), (tokens(25), day_ends_in));
+}
+
+#[test]
+fn tokens_that_clients_hold_at_the_end_count_in_the_next_window() {
+    let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
+    let now = advance(&mut quotas, 0, 0);
+    quotas.charge(now, tokens(10));
+    advance(&mut quotas, 1, 3);
+    assert_eq!(quotas.left(), tokens(7));
+    // One that is given back is there again.
+    quotas.give_back(tokens(1));
+    assert_eq!(quotas.left(), tokens(8));
+}
+
+#[test]
+fn tokens_that_were_spent_before_the_window_count_in_the_one_before_alone() {
+    let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
+    let now = advance(&mut quotas, 0, 0);
+    quotas.charge(now, tokens(10));
+    let now = advance(&mut quotas, 1, 5).saturating_add(Duration::from_secs(1));
+    quotas.note_spent(now, Duration::from_millis(900), tokens(2));
+    assert_eq!(quotas.left(), tokens(5), "spent since");
+    quotas.note_spent(now, Duration::from_millis(1100), tokens(4));
+    assert_eq!(quotas.left(), tokens(9));
+    quotas.note_spent(now, Duration::from_millis(1100), tokens(4));
+    assert_eq!(quotas.left(), tokens(10), "no more than were carried over");
+}
+
+#[test]
+fn no_window_opens_twice_when_the_clock_is_set_forth_and_back() {
+    let mut quotas = of(vec![quota(10, CalendarUnit::Day)]);
+    let now = advance(&mut quotas, 1, 0);
+    quotas.charge(now, tokens(10));
+    let now = advance(&mut quotas, 25, 0);
+    quotas.charge(now, tokens(4));
+    advance(&mut quotas, 2, 0);
+    assert_eq!(quotas.left(), tokens(6));
+    advance(&mut quotas, 26, 0);
+    assert_eq!(quotas.left(), tokens(6));
+}
+
+#[test]
+fn a_rolling_quota_opens_part_by_part() {
+    let day = QuotaPeriod::Rolling(Duration::from_millis(24 * HOUR_MS));
+    let mut quotas = of(vec![Quota {
+        amount: tokens(100),
+        period: day,
+    }]);
+    let now = advance(&mut quotas, 0, 0);
+    quotas.charge(now, tokens(60));
+    let now = advance(&mut quotas, 12, 0);
+    quotas.charge(now, tokens(40));
+    advance(&mut quotas, 23, 0);
+    assert_eq!(quotas.left(), Tokens::ZERO);
+    advance(&mut quotas, 25, 0);
+    assert_eq!(quotas.left(), tokens(60));
+    advance(&mut quotas, 37, 0);
+    assert_eq!(quotas.left(), tokens(100));
+}
+
+#[test]
+fn a_quota_that_is_removed_and_comes_back_has_not_been_forgotten() {
+    let hourly = vec![quota(10, CalendarUnit::Hour)];
+    let mut quotas = of(hourly.clone());
+    let now = advance(&mut quotas, 0, 0);
+    quotas.charge(now, tokens(10));
+    quotas.set(&Quotas::default());
+    assert!(!quotas.bound());
+    quotas.set(&Quotas::new(hourly));
+    assert_eq!(quotas.left(), Tokens::ZERO);
+    // Another amount of the same period bounds at once.
+    quotas.set(&Quotas::new(vec![quota(12, CalendarUnit::Hour)]));
+    assert_eq!(quotas.left(), tokens(2));
+}
+
+#[test]
+fn a_record_says_a_little_more_than_is_used_and_is_news_only_beyond_that() {
+    let mut quotas = of(vec![quota(64 * 1024, CalendarUnit::Day)]);
+    let now = advance(&mut quotas, 0, 0);
+    assert!(!quotas.are_beyond_stored());
+    quotas.charge(now, tokens(1));
+    assert!(quotas.are_beyond_stored());
+    let records = quotas.store();
+    assert_eq!(records[0].parts[0].used, tokens(1 + 4));
+    quotas.charge(now, tokens(4));
+    assert!(!quotas.are_beyond_stored());
+    quotas.charge(now, tokens(1));
+    assert!(quotas.are_beyond_stored());
+    let mut restored = of(vec![quota(64 * 1024, CalendarUnit::Day)]);
+    restored.restore(&records, (Tokens::ZERO, now));
+    advance(&mut restored, 1, 0);
+    assert_eq!(restored.left(), tokens(64 * 1024 - 5));
+}
+
+#[test]
+fn what_is_used_is_noted_once() {
+    let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
+    let now = advance(&mut quotas, 0, 0);
+    let mut noted = Vec::new();
+    for _ in 0..12 {
+        quotas.charge(now, tokens(1));
+        noted.extend(quotas.take_notes().into_iter().map(|note| note.percent));
+    }
+    assert_eq!(noted, [80, 100]);
+    // A new window begins anew.
+    let now = advance(&mut quotas, 1, 0);
+    quotas.charge(now, tokens(8));
+    assert_eq!(quotas.take_notes().len(), 1);
+}
