@@ -84,7 +84,8 @@ fn plans_have_amounts_of_a_day(walk: &Walk) -> Result<()> {
     ensure!(policy == r#""plan/quota";q=5;w=86400"#, "{refusal}");
     let free = walk.output("?[1-12]")?;
     ensure!(count(free, "200") == 10, "{free}");
-    ensure!(free.contains("used 10 of 1000 per day"), "{free}");
+    let view = walk.output("get scope")?;
+    ensure!(view.contains("used 10 of 1000 per day"), "{view}");
     Ok(())
 }
 
