@@ -44,6 +44,15 @@ pub(crate) struct ExampleCluster {
 impl ExampleCluster {
     /// Starts the coordinators with so many `shards`.
     pub(crate) async fn start(test: &TestContext, shards: u16) -> Result<Self> {
+        Self::start_with(test, shards, LIMITS).await
+    }
+
+    /// The same with other `limits`.
+    pub(crate) async fn start_with(
+        test: &TestContext,
+        shards: u16,
+        limits: &str,
+    ) -> Result<Self> {
         let etcd = Etcd::start(test.dir(), 1).await?;
         let mut nodes = Vec::new();
         for name in ["a", "b", "c"] {
@@ -53,7 +62,7 @@ impl ExampleCluster {
             let cluster = format!(
                 "cluster: {{node: {name}, shards: {shards}, etcd: {{endpoints: {endpoints}}}}}"
             );
-            nodes.push(Coordinator::start(&dir, &format!("{LIMITS}{cluster}\n")).await?);
+            nodes.push(Coordinator::start(&dir, &format!("{limits}{cluster}\n")).await?);
         }
         Ok(Self { nodes, _etcd: etcd })
     }
@@ -66,8 +75,19 @@ impl ExampleCluster {
         name: &str,
         more: &Value,
     ) -> Result<Envoy> {
+        self.envoy_called(test, "envoy", name, more).await
+    }
+
+    /// The same of an Envoy with a name of its own.
+    pub(crate) async fn envoy_called(
+        &self,
+        test: &TestContext,
+        envoy: &str,
+        name: &str,
+        more: &Value,
+    ) -> Result<Envoy> {
         let filter = tollgate(&by_tenant(more))?;
-        let mut spec = EnvoySpec::new("envoy", 1, test.upstream.address(), vec![filter]);
+        let mut spec = EnvoySpec::new(envoy, 1, test.upstream.address(), vec![filter]);
         spec.clusters_file = Some(self.example(test, name)?);
         Envoy::start(test.dir(), &spec).await
     }

@@ -5,10 +5,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 use tollgate_tests::connection::get_once;
+use tollgate_tests::envoy::Envoy;
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant};
+use tollgate_tests::load::{Flow, Load};
 
+use crate::coordinators::ExampleCluster;
 use crate::fleet_bucket::{admitted, three_envoys};
-use crate::test_context::{TestContext, run_test};
+use crate::test_context::{TestContext, run_test, s};
 
 /// Windows that do not end during a test.
 const CONFIG: &str = "store: {path: kept.redb}
@@ -80,4 +83,86 @@ async fn kills(test: &TestContext) -> Result<()> {
     eprintln!("{passed} of 300");
     ensure!((297..=300).contains(&passed), "{passed} of 300");
     Ok(())
+}
+
+/// A day's amount, and the load, which asks for most of it while there are kills.
+const DAY: (usize, f64) = (100_000, 54.0);
+/// Time with kills, and between two of them.
+const KILLS: (Duration, Duration) = (s(600.0), s(2.0));
+
+#[test]
+#[ignore = "takes a quarter of an hour"]
+fn a_days_quota_outlives_three_hundred_kills() {
+    run_test("a_days_quota_outlives_three_hundred_kills", day_of_kills);
+}
+
+/// Three Envoys and three coordinators with etcd, of which one is killed every two seconds.
+async fn day_of_kills(test: &TestContext) -> Result<()> {
+    let (amount, rate) = DAY;
+    let limits = format!(
+        "limits: [{{match: '*', requests: {{quota: {{amount: {amount}, per: year}}, safe: 0}}}}]\n"
+    );
+    let mut cluster = ExampleCluster::start_with(test, 1, &limits).await?;
+    let mut sites = Vec::new();
+    for number in 0..3 {
+        sites.push(Site::start(test, &cluster, number, rate).await?);
+    }
+    let mut next = tokio::time::interval(KILLS.1);
+    let (started, mut passed) = (tokio::time::Instant::now(), 0);
+    for kill in 0.. {
+        next.tick().await;
+        if started.elapsed() > KILLS.0 {
+            break;
+        }
+        let victim = kill % 6 / 2;
+        if kill % 2 == 0 {
+            cluster.nodes[victim].process.kill()?;
+            cluster.nodes[victim].spawn_again()?;
+        } else {
+            let mut site = sites.remove(0);
+            site.envoy.process.kill()?;
+            passed += site.admitted().await?;
+            sites.push(Site::start(test, &cluster, kill + 3, rate).await?);
+        }
+    }
+    eprintln!("{passed} passed through Envoys that were killed");
+    tokio::time::sleep(s(240.0)).await;
+    for site in sites {
+        passed += site.admitted().await?;
+    }
+    eprintln!("{passed} of {amount}");
+    ensure!(passed <= amount, "{passed} of {amount}");
+    ensure!(passed * 100 >= amount * 99, "{passed} of {amount}");
+    Ok(())
+}
+
+/// An Envoy, and load on it.
+struct Site {
+    envoy: Envoy,
+    load: Load,
+}
+
+// === impl Site ===
+
+impl Site {
+    async fn start(
+        test: &TestContext,
+        cluster: &ExampleCluster,
+        number: usize,
+        rate: f64,
+    ) -> Result<Self> {
+        let name = format!("envoy-{number}");
+        let example = "any-coordinator.yaml";
+        let envoy = cluster
+            .envoy_called(test, &name, example, &json!({}))
+            .await?;
+        let load = Load::start([Flow::new(envoy.address(), "acme", rate)]);
+        Ok(Self { envoy, load })
+    }
+
+    /// Ends the load. Returns how many passed.
+    async fn admitted(self) -> Result<usize> {
+        let records = self.load.stop().await?;
+        Ok(records.iter().map(|record| record.total().admitted as usize).sum())
+    }
 }

@@ -72,7 +72,7 @@ pub struct UnitSummary {
     /// The binding limit; null if nothing limits the resource.
     #[serde(default)]
     pub limited_by: Option<LimitedBy>,
-    /// What the binding limit lets clients have together, for the period for which it was written: `100/min`; absent
+    /// The most that the binding limit lets clients have together, for the period for which it was written: `100/min`; absent
     /// if it was written as a plain number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]

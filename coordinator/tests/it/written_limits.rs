@@ -55,11 +55,11 @@ async fn a_limit_is_told_as_it_was_written() {
     ];
     for (tenant, want, (requests, unit), written) in rows {
         let scope = format!("tenant/{tenant}");
-        let told = policy(&client, &scope).await;
-        assert_eq!(told, format!("\"tenant\";{want}"));
-        let asked = descriptor("tenant", tenant);
-        proxy.leased(asked.clone()).await;
-        let limit = proxy.one(asked).await.current_limit.unwrap();
+        let stated = policy(&client, &scope).await;
+        assert_eq!(stated, format!("\"tenant\";{want}"));
+        let descriptors = descriptor("tenant", tenant);
+        proxy.leased(descriptors.clone()).await;
+        let limit = proxy.one(descriptors).await.current_limit.unwrap();
         assert_eq!(
             (limit.requests_per_unit, limit.unit),
             (requests, unit as i32)

@@ -143,7 +143,7 @@ pub struct PoolSnapshot {
     pub crowded: Duration,
     /// Its bucket, if clients draw of it.
     pub bucket: Option<FleetBucketSnapshot>,
-    /// What is used of its quotas.
+    /// Use of its quotas.
     pub quotas: Vec<QuotaRecord>,
 }
 

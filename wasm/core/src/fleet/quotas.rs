@@ -32,7 +32,7 @@ pub(crate) struct FleetQuotas {
     restored: (Tokens, Instant),
 }
 
-/// What is used of a quota, in a store or a snapshot.
+/// Use of a quota, in a store or a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaRecord {
     /// The name of its period.

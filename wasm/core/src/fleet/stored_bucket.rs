@@ -41,7 +41,7 @@ pub struct StoredBucket {
 pub struct StoredLimit {
     /// Its bucket.
     pub bucket: StoredBucket,
-    /// What is used of its quotas.
+    /// Use of its quotas.
     pub quotas: Vec<QuotaRecord>,
 }
 

@@ -82,7 +82,7 @@ impl StoredBuckets {
         Some(stored.after(age))
     }
 
-    /// What the store has of a resource that is new here.
+    /// The record of a resource that is new here.
     pub(super) fn peek(&self, id: &ResourceId) -> Option<&StoredLimit> {
         self.restored.get(id)
     }

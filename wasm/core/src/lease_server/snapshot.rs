@@ -60,7 +60,7 @@ pub struct ResourceSnapshot {
     pub balance: Duration,
     /// Bucket of the whole fleet, if clients draw of it.
     pub bucket: Option<FleetBucketSnapshot>,
-    /// What is used of its quotas.
+    /// Use of its quotas.
     pub quotas: Vec<QuotaRecord>,
     /// Its clients.
     pub clients: Vec<ClientSnapshot>,

@@ -109,7 +109,7 @@ mod tests {
             let written = WindowedRate::of(micros, period).unwrap();
             assert_eq!((written.tokens, written.window_s), (tokens, window_s));
         }
-        // What is not whole for its period is stated for another one: 1.5 a minute.
+        // A rate that is not whole for its period is stated for another one: 1.5 a minute.
         let other = WindowedRate::of(25_000, Some(RatePeriod::Minute)).unwrap();
         assert_eq!((other.tokens, other.window_s), (90, H));
         // Less than one a day.

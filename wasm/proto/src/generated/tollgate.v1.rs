@@ -821,7 +821,7 @@ pub struct QuotaSnapshot {
     /// Name of its period.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// What is used, the earliest to count no more first.
+    /// Tokens that are used, the earliest to count no more first.
     #[prost(message, repeated, tag = "2")]
     pub parts: ::prost::alloc::vec::Vec<UsedPart>,
 }

@@ -8,7 +8,7 @@ use tollgate_core::units::{Instant, Tokens, WallTime};
 
 use crate::wall::wall_time;
 
-/// Whose use is counted.
+/// Owner of a use.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum User {
     Ideal,

@@ -69,7 +69,7 @@ impl RateLimiter {
         let part = mul_div(fleet.as_micros(), standby.as_micros(), whole.max(1));
         let (_, burst) = self.flow_without_lease(policy);
         match self.draws.quota {
-            // What its bucket of safe capacity has is counted apart.
+            // The safe capacity that it spends is counted apart.
             Some(_) => Tokens::ZERO,
             None => burst.max(Tokens::from_micros(part)),
         }

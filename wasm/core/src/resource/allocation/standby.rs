@@ -14,7 +14,7 @@ impl Allocation {
     /// A young client is promised nothing, or one that crashes again and again would take the shares of many.
     pub(super) fn set_standby(&mut self, now: Instant, entry: &mut ClientEntry) {
         let wants = entry.draws.is_offered && entry.wants() > Capacity::ZERO;
-        // What is used of a quota without having been drawn could not be counted if the client is killed.
+        // Tokens of a quota that were not drawn could not be counted if the client is killed.
         let standby = if wants && !entry.presence.is_young(now) && !self.has_quota() {
             self.standby(entry)
         } else {
