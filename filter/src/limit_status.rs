@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use tollgate_core::fleet::QuotaLevel;
 use tollgate_core::lease::Unit;
-use tollgate_engine::{LimitStatus, policy, policy_of, quota_name, seconds};
+use tollgate_engine::{LimitStatus, QuotaPolicy, policy, policy_of, quota_name, seconds};
 
 use crate::config::Formats;
 use crate::notes::{Notes, RATELIMIT, RATELIMIT_POLICY, TIGHTEST};
@@ -99,7 +99,7 @@ fn items((rule, status): &(&str, LimitStatus)) -> impl Iterator<Item = Item> {
         full_in: status.full_in,
     });
     let quota = status.quota.map(|level| {
-        let (quota, window) = policy_of(&level);
+        let (quota, window) = policy_of(QuotaPolicy::from(&level));
         Item {
             name: quota_name(rule),
             quota,

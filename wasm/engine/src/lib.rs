@@ -55,7 +55,7 @@ pub use engine::Engine;
 pub use engine::ScopeView;
 pub use host::{Call, Host, HostError, Level};
 pub use own_slots::OwnSlots;
-pub use refusal::{Denial, LimitStatus, Refusal, ScopeLevel};
+pub use refusal::{Denial, LimitStatus, QuotaPolicy, Refusal, ScopeLevel};
 pub use reply::{Formats, Refuser, Reply, policy, policy_of, quota_name, reason, seconds};
 pub use roots::{Root, RootSettings};
 pub use rules::{OVERFLOW, planned_key};

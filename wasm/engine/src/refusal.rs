@@ -1,5 +1,6 @@
 //! Refusals of requests, and the state of limits that clients are told.
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 use tollgate_core::fleet::QuotaLevel;
@@ -56,7 +57,16 @@ pub struct Denial {
     /// It is more than there can ever be at once.
     pub never: bool,
     /// The quota that refuses it, if one does.
-    pub quota: Option<QuotaLevel>,
+    pub quota: Option<QuotaPolicy>,
+}
+
+/// Quota as it is told: small, for it is in each denial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaPolicy {
+    /// Whole tokens of a window.
+    pub amount: u64,
+    /// Usual length of a window, in seconds, rounded up.
+    pub window_s: NonZeroU32,
 }
 
 /// State of a bucket as a worker last saw it.
@@ -119,6 +129,19 @@ impl Refusal {
         match self {
             Self::Denied { by, .. } => Some(by),
             Self::Missing { .. } | Self::HostFailure => self.rule(),
+        }
+    }
+}
+
+// === impl QuotaPolicy ===
+
+impl From<&QuotaLevel> for QuotaPolicy {
+    fn from(level: &QuotaLevel) -> Self {
+        let window_s = level.length.as_millis().div_ceil(1000);
+        let window_s = u32::try_from(window_s).unwrap_or(u32::MAX);
+        Self {
+            amount: level.amount.whole(),
+            window_s: NonZeroU32::new(window_s).unwrap_or(NonZeroU32::MIN),
         }
     }
 }

@@ -7,12 +7,11 @@
 
 use core::time::Duration;
 
-use tollgate_core::fleet::QuotaLevel;
 use tollgate_core::lease::Unit;
 use tollgate_core::quantity::duration_text;
 use tollgate_core::units::{Instant, MICRO, RatePeriod, WindowedRate};
 
-use crate::refusal::{Denial, Refusal};
+use crate::refusal::{Denial, QuotaPolicy, Refusal};
 
 const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types";
 /// Nanoseconds.
@@ -156,10 +155,10 @@ fn why(denial: &Denial, pause: Option<Duration>) -> String {
     match (denial.never, pause) {
         (true, _) => "the request costs more than passes at once".to_owned(),
         (_, Some(pause)) if denial.quota.is_some() => {
-            let window = denial.quota.map_or(Duration::ZERO, |quota| quota.length);
+            let window_s = denial.quota.map_or(0, |quota| quota.window_s.get());
             format!(
                 "the {what} of {} are used up, the next request passes in {} s",
-                duration_text(millis(window)),
+                duration_text(u64::from(window_s).saturating_mul(1000)),
                 seconds(pause)
             )
         }
@@ -182,7 +181,7 @@ fn told_limit(
 ) {
     let (quota, unit) = (
         match &denial.quota {
-            Some(quota) => Some(policy_of(quota)),
+            Some(quota) => Some(policy_of(*quota)),
             None => policy(denial.limit, denial.period, denial.unit),
         },
         unit_parameter(denial.unit),
@@ -268,9 +267,8 @@ pub fn policy(limit: u64, period: Option<RatePeriod>, unit: Unit) -> Option<(u64
 }
 
 /// The amount of a quota as a whole number, and its window.
-pub fn policy_of(quota: &QuotaLevel) -> (u64, String) {
-    let window = format!(";w={}", seconds(quota.length));
-    (quota.amount.whole(), window)
+pub fn policy_of(quota: QuotaPolicy) -> (u64, String) {
+    (quota.amount, format!(";w={}", quota.window_s))
 }
 
 /// The name by which the limit is told that refuses: a quota has one of its own.
@@ -284,10 +282,6 @@ fn violated(rule: &str, denial: &Denial) -> String {
 /// The name by which a rule's quota is told.
 pub fn quota_name(rule: &str) -> String {
     format!("{rule}/quota")
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A time in whole seconds, rounded up.

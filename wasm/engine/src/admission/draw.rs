@@ -11,7 +11,7 @@ use super::{Admission, Entry, Request, Target, entry, is_overflow_key};
 use crate::config::Overflow;
 use crate::host::Host;
 use crate::process::Process;
-use crate::refusal::{Denial, LimitStatus};
+use crate::refusal::{Denial, LimitStatus, QuotaPolicy};
 use crate::shared_table::TableError;
 
 /// Scopes that have not been used for this long make room for new ones.
@@ -97,6 +97,7 @@ impl Reading {
         };
         let exceeds_burst = matches!(self.draw, client::DrawResult::ExceedsBurst { .. });
         let is_requests = unit == Unit::Requests;
+        let refusing = self.quota.as_ref().filter(|quota| quota.left < need);
         Denial {
             retry_at,
             limit: self.limit,
@@ -111,7 +112,7 @@ impl Reading {
             },
             expected_rate: self.expected_rate,
             never: is_requests && exceeds_burst && self.expected_rate.is_none(),
-            quota: self.quota.filter(|quota| quota.left < need),
+            quota: refusing.map(QuotaPolicy::from),
             ..Denial::new(unit, retry_at.map_or(soon, |at| at.min(soon)))
         }
     }
