@@ -48,11 +48,7 @@ impl ExampleCluster {
     }
 
     /// The same with other `limits`.
-    pub(crate) async fn start_with(
-        test: &TestContext,
-        shards: u16,
-        limits: &str,
-    ) -> Result<Self> {
+    pub(crate) async fn start_with(test: &TestContext, shards: u16, limits: &str) -> Result<Self> {
         let etcd = Etcd::start(test.dir(), 1).await?;
         let mut nodes = Vec::new();
         for name in ["a", "b", "c"] {

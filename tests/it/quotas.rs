@@ -163,6 +163,9 @@ impl Site {
     /// Ends the load. Returns how many passed.
     async fn admitted(self) -> Result<usize> {
         let records = self.load.stop().await?;
-        Ok(records.iter().map(|record| record.total().admitted as usize).sum())
+        Ok(records
+            .iter()
+            .map(|record| record.total().admitted as usize)
+            .sum())
     }
 }
