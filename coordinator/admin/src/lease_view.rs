@@ -318,7 +318,11 @@ impl UnitSummary {
         let written = limited_by.as_ref();
         let written = written.and_then(|limit| limit.at_most.written(id.unit, period));
         Self {
-            capacity: resource.capacity().into(),
+            capacity: if resource.limit().has_capacity() {
+                resource.capacity().into()
+            } else {
+                Amount::Unlimited
+            },
             safe: resource.safe().map(Into::into),
             learning_ms: ms(resource.learning_until().saturating_since(now)),
             sum_has: sum(resource.sum_has()),

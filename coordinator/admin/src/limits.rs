@@ -273,7 +273,7 @@ impl LimitView {
             (0..Priority::COUNT).filter_map(|level| Priority::new(u8::try_from(level).ok()?));
         let guaranteed = bands.map(|band| (band, limit.guaranteed.of(band)));
         let guaranteed = guaranteed.filter(|(_, capacity)| capacity.as_micros() > 0);
-        let capacity = Amount::from(limit.capacity);
+        let capacity = Amount::of_limit(limit);
         Self {
             capacity,
             written: capacity.written(unit, limit.period),
@@ -305,9 +305,7 @@ impl LimitView {
     pub fn text(&self, unit: &str, amount: Amount) -> String {
         amount.text_as(unit, self.written.as_deref())
     }
-}
 
-impl LimitView {
     /// The quotas, such as `1000/day, 20k/month`; a dash without any.
     pub fn quota_text(&self, unit: &str) -> String {
         let quotas = self.quotas.iter();

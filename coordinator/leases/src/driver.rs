@@ -8,7 +8,7 @@ use std::num::NonZeroU16;
 use tokio::sync::mpsc;
 use tollgate_config::catalog::{ResolvedScope, Resolver};
 use tollgate_core::cluster::shard_of;
-use tollgate_core::fleet::QuotaNote;
+use tollgate_core::fleet::QuotaThreshold;
 use tollgate_core::lease::{ClientId, ClientRun, Origin, ResourceId, Unit};
 use tollgate_core::lease_server::{LeaseServer, Terms};
 use tollgate_core::limit::Limit;
@@ -162,7 +162,8 @@ impl Driver {
 
     /// Logs and counts the quotas of which much is used.
     fn tell_of_quotas(&mut self) {
-        for (resource, QuotaNote { name, percent }) in self.server.take_quota_notes() {
+        for (resource, threshold) in self.server.take_quota_thresholds() {
+            let QuotaThreshold { name, percent } = threshold;
             let (scope, unit) = (&*resource.scope, resource.unit.name());
             if percent < 100 {
                 tracing::info!(scope, unit, quota = name, "quota: 80 percent are used");

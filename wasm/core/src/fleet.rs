@@ -25,12 +25,11 @@ pub use self::fleet_bucket::{FleetBucket, FleetBucketSnapshot};
 pub(crate) use self::member::{DrawingMember, MemberDraws};
 use self::promises::Promises;
 pub(crate) use self::quotas::FleetQuotas;
-pub use self::quotas::{QuotaLevel, QuotaNote, QuotaRecord, QuotaUse, UsedPart};
+pub use self::quotas::{QuotaLevel, QuotaRecord, QuotaThreshold, QuotaUsage, UsedPart};
 pub(crate) use self::reports::Report;
 pub(crate) use self::short_members::ShortMembers;
 pub use self::stored_bucket::{BucketChange, SLOW_FROM, StoredBucket, StoredLimit, is_slow};
 pub(crate) use self::sums::{DrawSums, FleetSums};
-use crate::lease_server::QuotaChange;
 use crate::units::{Capacity, Instant, Tokens};
 
 /// A limit that clients may draw of, with its bucket.
@@ -143,19 +142,6 @@ impl FleetLimit {
     pub(crate) fn left(&self, now: Instant) -> Tokens {
         let left = self.bucket.map_or(Tokens::ZERO, |bucket| bucket.left(now));
         left.min(self.quotas.left())
-    }
-
-    /// Changes what is used of the quota `name`, of a limit with `burst`.
-    pub(crate) fn change_quota(
-        &mut self,
-        now: Instant,
-        burst: Tokens,
-        name: &str,
-        change: QuotaChange,
-    ) {
-        self.begin(now, burst);
-        self.is_used = true;
-        self.quotas.change(now, name, change);
     }
 
     /// Takes `tokens` for a client, if need be by going into debt.

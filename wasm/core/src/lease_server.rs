@@ -28,12 +28,11 @@ pub use self::drain::{DRAINS_MAX, DrainError, Drains};
 pub use self::nudges::Nudge;
 use self::nudges::NudgeQueue;
 use self::pools::Pools;
-pub use self::quotas::{QuotaChange, QuotaError};
 use self::slot::ResourceSlot;
 pub use self::snapshot::{ResourceSnapshot, Snapshot, SnapshotError};
 pub use self::terms::{PoolTerms, Terms};
 use crate::deadlines::Deadlines;
-use crate::fleet::QuotaNote;
+use crate::fleet::QuotaThreshold;
 use crate::lease::{ClientId, ClientRun, Epoch, ResourceId};
 use crate::pool::Pool;
 use crate::resource::Resource;
@@ -75,8 +74,8 @@ pub struct LeaseServer {
     buckets: StoredBuckets,
     /// The wall clock, by which quotas go.
     wall_clock: WallClock,
-    /// Parts of quotas that have been used since the last look, one refresh's at most.
-    quota_notes: Vec<(ResourceId, QuotaNote)>,
+    /// Thresholds that quotas have reached since the last look.
+    quota_thresholds: Vec<(ResourceId, QuotaThreshold)>,
 }
 
 /// Bounds on the size of a lease server.
@@ -140,7 +139,7 @@ impl LeaseServer {
             drawn: Tokens::ZERO,
             buckets: StoredBuckets::default(),
             wall_clock: WallClock::default(),
-            quota_notes: Vec::new(),
+            quota_thresholds: Vec::new(),
         }
     }
 

@@ -178,6 +178,14 @@ impl Limit {
         }
     }
 
+    /// Whether it has a capacity of its own: that of a limit with a quota alone is so much a second, which bounds
+    /// nothing.
+    pub fn has_capacity(&self) -> bool {
+        let of_quota = self.quotas.least().map(Tokens::as_micros);
+        let is_of_quota = of_quota == Some(self.capacity.as_micros()) && self.period.is_none();
+        !self.capacity.is_unlimited() && !is_of_quota
+    }
+
     /// Checks what the fields must be to each other.
     ///
     /// # Errors

@@ -312,7 +312,7 @@ impl Pool {
             period: self.limit.period,
             of_member: membership.totals,
             has_bucket: self.fleet.bucket.is_some(),
-            has_quota: self.fleet.quotas.bound(),
+            has_quota: self.fleet.quotas.has_any(),
             times: LeaseTimes::of(&self.limit),
             divided: self.divided(),
             allotted: self.allotted(membership),

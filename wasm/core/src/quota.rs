@@ -3,7 +3,6 @@
 //! A quota stands beside a rate, and several may hold for one unit. Its windows go by the wall clock, of which the
 //! caller tells the time.
 
-use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,7 +11,6 @@ use core::time::Duration;
 mod calendar;
 
 pub use self::calendar::{Calendar, CalendarUnit};
-use crate::quantity::duration_text;
 use crate::units::{Capacity, Tokens, WallTime, mul_div};
 
 /// The most quotas of one limit.
@@ -20,6 +18,9 @@ pub const QUOTAS_MAX: usize = 4;
 
 /// Parts into which a rolling window is divided: what was used counts for one to two of them longer.
 const ROLLING_PARTS: u64 = 64;
+
+/// Units in which the length of a rolling window is named, in milliseconds: the first in which it is whole.
+const ROLLING_UNITS_MS: [(u128, &str); 3] = [(3_600_000, "h"), (60_000, "m"), (1000, "s")];
 
 /// Amount that may be used within each window.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,15 +52,6 @@ pub struct QuotaWindow {
 /// Quotas of a limit, [`QUOTAS_MAX`] at most; none by default. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quotas(Option<Arc<[Quota]>>);
-
-// === impl Quota ===
-
-impl Quota {
-    /// Whether `name` is that of its period.
-    pub fn has_name(&self, name: &str) -> bool {
-        self.period.to_string() == name
-    }
-}
 
 // === impl Quotas ===
 
@@ -143,8 +135,12 @@ impl fmt::Display for QuotaPeriod {
         match self {
             Self::Calendar(calendar) => calendar.fmt(f),
             Self::Rolling(length) => {
-                let ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
-                f.write_str(&duration_text(ms))
+                let ms = length.as_millis();
+                let of_unit = |(unit_ms, name)| Some((ms.checked_div(unit_ms)?, unit_ms, name));
+                let mut units = ROLLING_UNITS_MS.into_iter().filter_map(of_unit);
+                let whole = units.find(|(count, unit_ms, _)| count.saturating_mul(*unit_ms) == ms);
+                let (count, _, name) = whole.unwrap_or((ms, 1, "ms"));
+                write!(f, "{count}{name}")
             }
         }
     }

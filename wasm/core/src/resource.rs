@@ -37,7 +37,7 @@ use self::silence::watch;
 pub use self::snapshot::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
 pub use self::throttled::ThrottledSince;
 use crate::deadlines::Deadlines;
-use crate::fleet::{FleetBucket, QuotaUse};
+use crate::fleet::{FleetBucket, QuotaUsage};
 use crate::hash::{fnv1a, fnv1a_after};
 use crate::lease::{Answer, ClientId, ClientRun, Epoch, LeaseRequest, Run, Unit};
 use crate::limit::Limit;
@@ -301,8 +301,8 @@ impl Resource {
     }
 
     /// Its quotas, with what is used of them.
-    pub fn quotas(&self, now: Instant) -> Vec<QuotaUse> {
-        self.allocation.fleet.quotas.uses(now)
+    pub fn quotas(&self, now: Instant) -> Vec<QuotaUsage> {
+        self.allocation.fleet.quotas.usage(now)
     }
 
     /// Attempts and refusals of its clients.

@@ -97,6 +97,8 @@ impl Tokens {
     pub const ZERO: Self = Self(0);
     /// One whole token.
     pub const ONE: Self = Self(MICRO);
+    /// As many as can be.
+    pub const MAX: Self = Self(u64::MAX);
 
     /// `micros` millionths of a token.
     pub const fn from_micros(micros: u64) -> Self {

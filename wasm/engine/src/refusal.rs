@@ -101,6 +101,8 @@ pub struct ScopeLevel {
     pub next_in: Option<Duration>,
     /// Time until the bucket is full if no request draws, if it ever is.
     pub full_in: Option<Duration>,
+    /// The quota that is nearest to its end, if there is any.
+    pub quota: Option<QuotaLevel>,
 }
 
 // === impl Refusal ===

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tollgate_core::lease::Unit;
+use tollgate_core::limit::Limit;
 use tollgate_core::quantity::{amount_text, named_period, rate_text};
 use tollgate_core::units::{Capacity, RatePeriod};
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
@@ -20,6 +21,15 @@ pub enum Amount {
 // === impl Amount ===
 
 impl Amount {
+    /// Returns the capacity of `limit`, as it was written: a limit with a quota alone has none.
+    pub(crate) fn of_limit(limit: &Limit) -> Self {
+        if limit.has_capacity() {
+            limit.capacity.into()
+        } else {
+            Self::Unlimited
+        }
+    }
+
     /// Returns this amount of the unit of that name in a few digits, or the word `unlimited`.
     pub fn text(self, unit: &str) -> String {
         match self {

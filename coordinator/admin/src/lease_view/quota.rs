@@ -3,7 +3,7 @@
 #![allow(unused_qualifications, reason = "utoipa's macros name types twice")]
 
 use serde::{Deserialize, Serialize};
-use tollgate_core::fleet::QuotaUse;
+use tollgate_core::fleet::QuotaUsage;
 use utoipa::ToSchema;
 
 use super::tokens;
@@ -34,7 +34,7 @@ pub struct QuotaView {
 
 impl QuotaView {
     /// The views of `quotas`.
-    pub(crate) fn all(quotas: &[QuotaUse]) -> Vec<Self> {
+    pub(crate) fn all(quotas: &[QuotaUsage]) -> Vec<Self> {
         quotas.iter().map(Self::from).collect()
     }
 
@@ -57,8 +57,8 @@ impl QuotaView {
     }
 }
 
-impl From<&QuotaUse> for QuotaView {
-    fn from(quota: &QuotaUse) -> Self {
+impl From<&QuotaUsage> for QuotaView {
+    fn from(quota: &QuotaUsage) -> Self {
         Self {
             per: quota.name.clone(),
             amount: tokens(quota.amount),

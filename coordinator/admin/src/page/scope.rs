@@ -222,6 +222,7 @@ fn facts(unit: &str, detail: &UnitDetail) -> Markup {
                 dd {
                     @match &summary.limited_by {
                         Some(limited_by) => { (owner(&limited_by.whose)) }
+                        None if !summary.quotas.is_empty() => { "its quota" }
                         None => { "nothing" }
                     }
                 }

@@ -114,7 +114,7 @@ impl GroupStatus {
 impl GroupUnit {
     /// The use of the group's resource `id`: of its members, or of a group that is divided between clients its own.
     fn new(node: &LeaseServer, now: Instant, id: &ResourceId, limit: &Limit) -> Self {
-        let capacity = Amount::from(limit.capacity);
+        let capacity = Amount::of_limit(limit);
         let mut used = Self {
             capacity,
             written: capacity.written(id.unit, limit.period),

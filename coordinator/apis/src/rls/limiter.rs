@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tollgate_client::{AcquireError, Charge, Client, ScopeLevel};
 use tollgate_cluster::election::Masters;
+use tollgate_core::fleet::QuotaLevel;
 use tollgate_core::units::Tokens;
 use tollgate_net::clock::Clock;
 
@@ -299,16 +300,25 @@ fn verdict(level: &ScopeLevel) -> Verdict {
         };
     };
     let is_over = level.left < Tokens::ONE;
-    let limit = CurrentLimit::per_second(micros, level.period);
+    // The quota, where it refuses, or there is no rate.
+    let is_shown = |quota: &QuotaLevel| quota.left < Tokens::ONE || quota.bounds_alone(micros);
+    let quota = level.quota.filter(is_shown);
+    let limit = match quota {
+        Some(quota) => CurrentLimit::per_window(
+            u32::try_from(quota.amount.whole()).unwrap_or(u32::MAX),
+            quota.length,
+        ),
+        None => CurrentLimit::per_second(micros, level.period),
+    };
     Verdict {
         is_over,
         limit: Some(limit),
         // No more than the limit that it stands beside, also of a larger burst.
         remaining: level.left.whole().min(limit.requests().into()),
-        reset: if is_over {
-            level.next_in
-        } else {
-            level.full_in
+        reset: match quota {
+            Some(quota) => Some(quota.resets_in),
+            None if is_over => level.next_in,
+            None => level.full_in,
         },
     }
 }

@@ -214,13 +214,15 @@ impl<'a> ChargedLimit<'a> {
             return Tokens::ZERO;
         };
         self.kept = bucket.keeps(reserved, first);
+        let of_quota = self.fleet.quotas.left();
+        let left = bucket.left(now).saturating_sub(self.kept).min(of_quota);
         self.gives = if self.sums.unit.is_bytes() {
-            bucket.usual_part(now, draw.needs, draw.usual.min(self.sums.burst), self.kept)
+            let usual = draw.usual.min(self.sums.burst);
+            // Of the bucket more than is there, for nobody knows how many a request will bring; not of a quota.
+            usual_part(left, draw.needs, usual).min(of_quota)
         } else {
-            bucket.whole_part(now, draw.needs, first, self.kept)
+            whole_part(left, draw.needs, first)
         };
-        let are_bytes = self.sums.unit.is_bytes();
-        self.gives = self.fleet.quotas.part(self.gives, first, are_bytes);
         self.gives
     }
 
@@ -358,5 +360,29 @@ impl<'a> ChargedLimit<'a> {
         let ahead = expected.min(Tokens::from_micros(part));
         let ahead = ahead.min(self.fleet.quotas.ahead_max());
         Tokens::from_whole(ahead.whole())
+    }
+}
+
+// === free functions ===
+
+/// Returns `needs`, or else as many times `first` as are `left`: a part of what a request needs would be missing for the
+/// others.
+pub(super) fn whole_part(left: Tokens, needs: Tokens, first: Tokens) -> Tokens {
+    let first = first.max(Tokens::ONE).as_micros();
+    let rest = left.as_micros().checked_rem(first).unwrap_or(0);
+    if left >= needs {
+        needs
+    } else {
+        left.saturating_sub(Tokens::from_micros(rest))
+    }
+}
+
+/// Returns `needs`, or what is `left`, but `usual` at least where there is any: nobody knows how many a request will
+/// bring, so one that is left lets it go on.
+fn usual_part(left: Tokens, needs: Tokens, usual: Tokens) -> Tokens {
+    if left < Tokens::ONE {
+        Tokens::ZERO
+    } else {
+        left.max(usual).min(needs)
     }
 }

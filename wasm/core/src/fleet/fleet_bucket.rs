@@ -190,42 +190,6 @@ impl FleetBucket {
         self.bucket.give_back(now, added);
     }
 
-    /// Returns `needs`, or else as many times `first` as there are beside those `kept` for others: a part of
-    /// what a request needs would be missing for the others.
-    pub(super) fn whole_part(
-        &self,
-        now: Instant,
-        needs: Tokens,
-        first: Tokens,
-        kept: Tokens,
-    ) -> Tokens {
-        let left = self.left(now).saturating_sub(kept);
-        let first = first.max(Tokens::ONE).as_micros();
-        let rest = left.as_micros().checked_rem(first).unwrap_or(0);
-        if left >= needs {
-            needs
-        } else {
-            left.saturating_sub(Tokens::from_micros(rest))
-        }
-    }
-
-    /// Returns `needs`, or what there is beside those `kept` for others, but `usual` at least where there is any: nobody
-    /// knows how many a request will bring, so one that is left lets it go on.
-    pub(super) fn usual_part(
-        &self,
-        now: Instant,
-        needs: Tokens,
-        usual: Tokens,
-        kept: Tokens,
-    ) -> Tokens {
-        let left = self.left(now).saturating_sub(kept);
-        if left < Tokens::ONE {
-            Tokens::ZERO
-        } else {
-            left.max(usual).min(needs)
-        }
-    }
-
     /// Takes `tokens`, if need be by going into debt.
     pub(crate) fn charge(&mut self, now: Instant, tokens: Tokens) {
         self.bucket.charge(now, tokens);

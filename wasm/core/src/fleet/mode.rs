@@ -56,7 +56,7 @@ impl FleetLimit {
                 || (!is_large && self.is_below(sums, capacity, DRAWN_BELOW_EACH))
                 || (!(is_large && sums.is_borrowed) && self.has_slack(now, sums))
         };
-        self.is_drawn = may && (is_small || pays || self.quotas.bound());
+        self.is_drawn = may && (is_small || pays || self.quotas.has_any());
     }
 
     /// Whether `capacity` is less than `each` for each client; for clients that draw half as much more, so that

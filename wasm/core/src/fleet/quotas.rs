@@ -10,25 +10,22 @@ use core::time::Duration;
 mod account;
 
 use self::account::QuotaAccount;
-use crate::lease_server::QuotaChange;
 use crate::quota::{Quota, QuotaWindow, Quotas};
 use crate::units::{Instant, Tokens, WallClock, WallTime};
 
 /// Part of a quota that a client may be granted beside what it needs: a killed one loses it.
 const AHEAD_PART: u64 = 32 * 1024;
 
-/// Parts of a quota, in percent, of which it is worth knowing that they are used.
-const NOTED: [u64; 2] = [NOTED_FROM, 100];
-
-/// The least of these.
-const NOTED_FROM: u64 = 80;
+/// Parts of a quota, in percent, of which people are told that they are used.
+const THRESHOLDS: [u64; 2] = [80, 100];
 
 /// Quotas of a limit, with what is used of them.
 #[derive(Debug, Default)]
 pub(crate) struct FleetQuotas {
     accounts: Vec<QuotaAccount>,
     clock: WallClock,
-    /// Tokens that clients may hold by the word of a store, and the time until which they may.
+    /// Tokens that clients may hold by the word of a store, beside those that are known here, and the time until which
+    /// they may.
     restored: (Tokens, Instant),
 }
 
@@ -50,9 +47,9 @@ pub struct UsedPart {
     pub used: Tokens,
 }
 
-/// A quota with what is used of it, for reading.
+/// Usage of a quota, for reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotaUse {
+pub struct QuotaUsage {
     /// The name of its period.
     pub name: String,
     /// Tokens of a window.
@@ -78,9 +75,9 @@ pub struct QuotaLevel {
     pub resets_in: Duration,
 }
 
-/// Part of a quota that has been used since the last look.
+/// Threshold that the usage of a quota has reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotaNote {
+pub struct QuotaThreshold {
     /// The name of its period.
     pub name: String,
     /// Percent of the amount that are used now: 80 or 100.
@@ -111,7 +108,7 @@ impl FleetQuotas {
     }
 
     /// Whether a quota bounds the limit.
-    pub(crate) fn bound(&self) -> bool {
+    pub(crate) fn has_any(&self) -> bool {
         self.bounding().next().is_some()
     }
 
@@ -147,7 +144,7 @@ impl FleetQuotas {
         self.clock = clock;
         let (restored, until) = self.restored;
         let holds = if now < until {
-            holds.max(restored)
+            holds.saturating_add(restored)
         } else {
             holds
         };
@@ -161,27 +158,14 @@ impl FleetQuotas {
     /// Tokens that are left of all; as many as can be if nothing bounds.
     pub(crate) fn left(&self) -> Tokens {
         let left = self.accounts.iter().filter_map(QuotaAccount::left).min();
-        left.unwrap_or(Tokens::from_micros(u64::MAX))
-    }
-
-    /// The part of `gives` that is left, in multiples of `first`; of bytes, of which any lets a request go on, all.
-    pub(crate) fn part(&self, gives: Tokens, first: Tokens, are_bytes: bool) -> Tokens {
-        let left = self.left();
-        if left >= gives {
-            return gives;
-        }
-        if are_bytes {
-            return left;
-        }
-        let rest = left.as_micros().checked_rem(first.as_micros().max(1));
-        left.saturating_sub(Tokens::from_micros(rest.unwrap_or(0)))
+        left.unwrap_or(Tokens::MAX)
     }
 
     /// The most that a client may be granted beside what it needs.
     pub(crate) fn ahead_max(&self) -> Tokens {
         let least = self.bounding().map(|(_, quota)| quota.amount.whole()).min();
         let ahead = least.map(|least| least.checked_div(AHEAD_PART).unwrap_or(0));
-        ahead.map_or(Tokens::from_micros(u64::MAX), Tokens::from_whole)
+        ahead.map_or(Tokens::MAX, Tokens::from_whole)
     }
 
     /// Takes tokens that a client is granted.
@@ -255,51 +239,23 @@ impl FleetQuotas {
         levels.min_by_key(|level| (level.left, core::cmp::Reverse(level.resets_in)))
     }
 
-    /// The quotas with what is used of them.
-    pub(crate) fn uses(&self, now: Instant) -> Vec<QuotaUse> {
+    /// The usage of each.
+    pub(crate) fn usage(&self, now: Instant) -> Vec<QuotaUsage> {
         let time = self.clock.time(now);
-        let uses = self.bounding().map(|(account, quota)| QuotaUse {
+        let usage = self.bounding().map(|(account, quota)| QuotaUsage {
             name: account.name.clone(),
             amount: quota.amount,
             used: account.used(),
             window: quota.period.window(time),
             time,
         });
-        uses.collect()
+        usage.collect()
     }
 
-    /// Changes what is used of the quota called `name`.
-    pub(crate) fn change(&mut self, now: Instant, name: &str, change: QuotaChange) {
-        let time = self.clock.time(now);
-        let account = self
-            .accounts
-            .iter_mut()
-            .find(|account| account.name == name);
-        match (account, change) {
-            (Some(account), QuotaChange::Set(used)) => account.set_used(time, used),
-            (Some(account), QuotaChange::GiveBack(tokens)) => account.give_back(tokens),
-            (None, _) => {}
-        }
-    }
-
-    /// Takes the notes of what has been used since the last call.
-    pub(crate) fn take_notes(&mut self) -> Vec<QuotaNote> {
-        let mut notes = Vec::new();
-        for account in &mut self.accounts {
-            let percent = account.percent().unwrap_or(0);
-            if percent < NOTED_FROM {
-                account.noted = 0;
-            }
-            let reached = NOTED.into_iter().rev().find(|noted| percent >= *noted);
-            if let Some(reached) = reached.filter(|reached| *reached > account.noted) {
-                account.noted = reached;
-                notes.push(QuotaNote {
-                    name: account.name.clone(),
-                    percent: reached,
-                });
-            }
-        }
-        notes
+    /// Takes the thresholds that have been reached since the last call.
+    pub(crate) fn take_thresholds(&mut self) -> Vec<QuotaThreshold> {
+        let accounts = self.accounts.iter_mut();
+        accounts.filter_map(QuotaAccount::take_threshold).collect()
     }
 
     /// Whether a store says that less is used than is, or much more.
@@ -320,17 +276,7 @@ impl FleetQuotas {
 
     /// Begins with what a store or another coordinator says is used, of which clients may hold `held` until then.
     pub(crate) fn restore(&mut self, records: &[QuotaRecord], held: (Tokens, Instant)) {
-        for record in records {
-            let account = QuotaAccount::of(record);
-            match self
-                .accounts
-                .iter_mut()
-                .find(|old| old.name == account.name)
-            {
-                Some(old) => old.take_parts(account),
-                None => self.accounts.push(account),
-            }
-        }
+        self.merge(records);
         self.restored = held;
     }
 

@@ -39,6 +39,7 @@ impl LeaseServer {
         let resource = &slot.resource;
         let limit = resource.limit();
         let own = match limit.algorithm {
+            _ if !limit.has_capacity() => Capacity::UNLIMITED,
             Algorithm::None => Capacity::UNLIMITED,
             // The capacity is each client's own.
             Algorithm::Static => limit.capacity.saturating_mul(resource.subclients()),

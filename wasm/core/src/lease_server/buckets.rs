@@ -8,7 +8,6 @@ use super::pools::Pools;
 use super::slot::ResourceSlot;
 use crate::fleet::{BucketChange, FleetLimit, StoredLimit};
 use crate::lease::{LeaseRequest, ResourceId};
-use crate::pool::Pool;
 use crate::units::Instant;
 
 /// The most restored buckets that are dropped with one refresh.
@@ -82,30 +81,6 @@ impl StoredBuckets {
         Some(stored.after(age))
     }
 
-    /// The record of a resource that is new here.
-    pub(super) fn peek(&self, id: &ResourceId) -> Option<&StoredLimit> {
-        self.restored.get(id)
-    }
-
-    /// Notes that the resource `id` was changed by a person.
-    pub(super) fn note_limit(&mut self, now: Instant, id: &ResourceId, slot: &mut ResourceSlot) {
-        let allocation = &mut slot.resource.allocation;
-        if self.max > 0 {
-            let was_stored = allocation.fleet.is_stored;
-            let change = allocation.bucket_to_store(now);
-            self.note_change(id, true, change, was_stored, &mut allocation.fleet);
-        }
-    }
-
-    /// Notes that the pool `id` was changed by a person.
-    pub(super) fn note_pool(&mut self, now: Instant, id: &ResourceId, pool: &mut Pool) {
-        if self.max > 0 {
-            let was_stored = pool.fleet.is_stored;
-            let change = pool.bucket_to_store(now);
-            self.note_change(id, true, change, was_stored, &mut pool.fleet);
-        }
-    }
-
     /// Notes that `request` for the resource `id` was answered: of its bucket, and its pool's.
     pub(super) fn note(
         &mut self,
@@ -148,7 +123,7 @@ impl StoredBuckets {
                 limit.is_stored = false;
                 limit.not_stored();
                 self.is_full |= draws;
-                self.is_unstored |= draws && limit.quotas.bound();
+                self.is_unstored |= draws && limit.quotas.has_any();
                 return;
             }
             self.count = self.count.saturating_add(1);
@@ -161,7 +136,7 @@ impl StoredBuckets {
             });
         }
         self.is_told |= draws && limit.is_stored;
-        self.is_strict |= draws && limit.is_stored && limit.quotas.bound();
+        self.is_strict |= draws && limit.is_stored && limit.quotas.has_any();
     }
 
     /// Drops restored buckets that are full by now, a few at a time.

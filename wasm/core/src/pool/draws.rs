@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{Pool, PoolLink};
 use crate::fleet::{
-    ChargedLimit, DrawingMember, FleetBucket, FleetSums, QuotaUse, Report, StoredLimit,
+    ChargedLimit, DrawingMember, FleetBucket, FleetSums, QuotaUsage, Report, StoredLimit,
 };
 use crate::hash::fnv1a;
 use crate::units::{Instant, Tokens};
@@ -18,8 +18,8 @@ impl Pool {
     }
 
     /// Its quotas, with what is used of them.
-    pub fn quotas(&self, now: Instant) -> Vec<QuotaUse> {
-        self.fleet.quotas.uses(now)
+    pub fn quotas(&self, now: Instant) -> Vec<QuotaUsage> {
+        self.fleet.quotas.usage(now)
     }
 
     /// Tokens of the bucket that clients of members have drawn and may not have spent.

@@ -1,3 +1,5 @@
+use std::string::ToString as _;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -97,8 +99,16 @@ fn periods_have_names() {
     };
     assert_eq!(named(Month, 1), "month");
     assert_eq!(named(Month, 15), "month from 15");
-    let day = Duration::from_secs(24 * 60 * 60);
-    assert_eq!(QuotaPeriod::Rolling(day).to_string(), "24h");
+    for (ms, name) in [
+        (86_400_000, "24h"),
+        (90_000_000, "25h"),
+        (5_400_000, "90m"),
+        (90_000, "90s"),
+        (60_001, "60001ms"),
+    ] {
+        let period = QuotaPeriod::Rolling(Duration::from_millis(ms));
+        assert_eq!(period.to_string(), name);
+    }
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl Admission {
                 left: level.left.saturating_add(cached),
                 next_in: level.next_in,
                 full_in: level.full_in,
+                quota: limiter.quota(now),
             }
         })?;
         Ok(if cached >= Tokens::ONE {

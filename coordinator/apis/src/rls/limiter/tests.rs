@@ -36,7 +36,32 @@ fn level(capacity: Option<Capacity>, left: u64) -> ScopeLevel {
         left: Tokens::from_whole(left),
         next_in: Some(Duration::from_millis(40)),
         full_in: Some(Duration::from_secs(1)),
+        quota: None,
     }
+}
+
+#[test]
+fn a_quota_is_shown_where_it_refuses_or_stands_alone() {
+    let day = Duration::from_secs(86_400);
+    let of = |capacity, left| {
+        let quota = QuotaLevel {
+            amount: Tokens::from_whole(1000),
+            left: Tokens::from_whole(left),
+            length: day,
+            resets_in: Duration::from_secs(60),
+        };
+        let verdict = verdict(&ScopeLevel {
+            quota: Some(quota),
+            ..level(Some(Capacity::from_whole(capacity)), left)
+        });
+        (verdict.limit.unwrap(), verdict.remaining, verdict.reset)
+    };
+    let quota = CurrentLimit::per_window(1000, day);
+    let resets_in = Some(Duration::from_secs(60));
+    assert_eq!(of(1000, 7), (quota, 7, resets_in), "without a rate");
+    assert_eq!(of(100, 0), (quota, 0, resets_in), "used up");
+    let rate = CurrentLimit::per_second(100_000_000, None);
+    assert_eq!(of(100, 7), (rate, 7, Some(Duration::from_secs(1))));
 }
 
 #[test]

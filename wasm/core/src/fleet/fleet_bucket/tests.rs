@@ -1,4 +1,5 @@
 use super::*;
+use crate::fleet::draw::whole_part;
 
 const NOW: Instant = Instant::ZERO;
 
@@ -17,7 +18,7 @@ fn take(
     first: Tokens,
     kept: Tokens,
 ) -> Tokens {
-    let part = bucket.whole_part(now, needs, first, kept);
+    let part = whole_part(bucket.left(now).saturating_sub(kept), needs, first);
     bucket.charge(now, part);
     part
 }

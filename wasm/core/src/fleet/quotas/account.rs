@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::string::{String, ToString as _};
 use core::time::Duration;
 
-use super::{QuotaRecord, UsedPart};
+use super::{QuotaRecord, QuotaThreshold, THRESHOLDS, UsedPart};
 use crate::quota::{Quota, QuotaPeriod};
 use crate::units::{Tokens, WallTime};
 
@@ -26,8 +26,8 @@ pub(super) struct QuotaAccount {
     latest: WallTime,
     /// Tokens that clients held when the window began, and that time.
     carried: (Tokens, WallTime),
-    /// Part of the amount that is known to be used, in percent.
-    pub(super) noted: u64,
+    /// The threshold that was reached last, in percent.
+    threshold: u64,
 }
 
 // === impl QuotaAccount ===
@@ -42,7 +42,7 @@ impl QuotaAccount {
             stored: None,
             latest: WallTime::default(),
             carried: Default::default(),
-            noted: 0,
+            threshold: 0,
         }
     }
 
@@ -55,13 +55,8 @@ impl QuotaAccount {
             stored: None,
             latest: WallTime::default(),
             carried: Default::default(),
-            noted: 0,
+            threshold: 0,
         }
-    }
-
-    /// Takes the use that `other` has.
-    pub(super) fn take_parts(&mut self, other: Self) {
-        self.parts = other.parts;
     }
 
     /// Takes the parts of `other` of which more is used.
@@ -91,7 +86,7 @@ impl QuotaAccount {
         // Those of later parts are the last that clients got.
         let carried = expired.min(held.saturating_sub(self.used()));
         if expired > Tokens::ZERO && self.is_of_calendar() {
-            self.noted = 0;
+            self.threshold = 0;
         }
         if expired > Tokens::ZERO {
             self.carried = (carried, began);
@@ -142,13 +137,6 @@ impl QuotaAccount {
         }
     }
 
-    /// Sets what is used at `now`.
-    pub(super) fn set_used(&mut self, now: WallTime, used: Tokens) {
-        self.parts.clear();
-        self.stored = None;
-        self.charge(now, used);
-    }
-
     /// Tokens that are used.
     pub(super) fn used(&self) -> Tokens {
         let used = self.parts.iter().map(|part| part.used);
@@ -183,11 +171,25 @@ impl QuotaAccount {
     }
 
     /// Part of the amount that is used, in percent; none if it bounds nothing.
-    pub(super) fn percent(&self) -> Option<u64> {
+    fn percent(&self) -> Option<u64> {
         let amount = self.quota.as_ref()?.amount.as_micros();
         let used = u128::from(self.used().as_micros()).saturating_mul(100);
         let percent = used.checked_div(amount.into())?;
         Some(u64::try_from(percent).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the highest threshold that has been reached, once for each window.
+    pub(super) fn take_threshold(&mut self) -> Option<QuotaThreshold> {
+        let used = self.percent()?;
+        let reached = THRESHOLDS.into_iter().filter(|percent| *percent <= used);
+        let percent = reached.max().unwrap_or(0);
+        let before = self.threshold;
+        // Tokens that come back are no news.
+        self.threshold = if percent == 0 { 0 } else { percent.max(before) };
+        (percent > before).then(|| QuotaThreshold {
+            name: self.name.clone(),
+            percent,
+        })
     }
 
     /// Tokens that a store may say are used beside those that are, in whole ones.

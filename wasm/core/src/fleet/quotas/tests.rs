@@ -119,7 +119,7 @@ fn a_quota_that_is_removed_and_comes_back_has_not_been_forgotten() {
     let now = advance(&mut quotas, 0, 0);
     quotas.charge(now, tokens(10));
     quotas.set(&Quotas::default());
-    assert!(!quotas.bound());
+    assert!(!quotas.has_any());
     quotas.set(&Quotas::new(hourly));
     assert_eq!(quotas.left(), Tokens::ZERO);
     // Another amount of the same period bounds at once.
@@ -147,17 +147,27 @@ fn a_record_says_a_little_more_than_is_used_and_is_news_only_beyond_that() {
 }
 
 #[test]
-fn what_is_used_is_noted_once() {
+fn a_threshold_is_reached_once_in_each_window() {
     let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
     let now = advance(&mut quotas, 0, 0);
-    let mut noted = Vec::new();
+    let mut percents = Vec::new();
     for _ in 0..12 {
         quotas.charge(now, tokens(1));
-        noted.extend(quotas.take_notes().into_iter().map(|note| note.percent));
+        percents.extend(
+            quotas
+                .take_thresholds()
+                .into_iter()
+                .map(|reached| reached.percent),
+        );
     }
-    assert_eq!(noted, [80, 100]);
+    assert_eq!(percents, [80, 100]);
+    // Tokens that come back, and are granted again, are no news.
+    quotas.give_back(tokens(3));
+    assert!(quotas.take_thresholds().is_empty());
+    quotas.charge(now, tokens(3));
+    assert!(quotas.take_thresholds().is_empty());
     // A new window begins anew.
     let now = advance(&mut quotas, 1, 0);
     quotas.charge(now, tokens(8));
-    assert_eq!(quotas.take_notes().len(), 1);
+    assert_eq!(quotas.take_thresholds().len(), 1);
 }

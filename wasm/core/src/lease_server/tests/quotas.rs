@@ -224,41 +224,6 @@ fn costs_that_are_known_late_count() {
 }
 
 #[test]
-fn a_person_sets_and_gives_back_what_is_used_also_without_clients() {
-    let mut site = Site::hourly(1000, 50);
-    let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
-    let limit = site.limit.clone();
-    let used = |site: &Site| {
-        let quotas = site.server.quotas(site.now, &resource, &limit);
-        quotas.first().unwrap().used.whole()
-    };
-    assert_eq!(used(&site), 0);
-    let change = |site: &mut Site, change| {
-        let of = (&resource, &limit);
-        site.server
-            .change_quota(site.now, of, false, ("hour", change))
-            .unwrap();
-        for change in site.server.take_bucket_changes().changes {
-            site.store.insert(change.resource, change.bucket.unwrap());
-        }
-    };
-    change(&mut site, QuotaChange::Set(Tokens::from_whole(45)));
-    assert_eq!(used(&site), 45);
-    assert_eq!(used(site.crash()), 45);
-    site.ask(0, 10);
-    assert_eq!((site.passed, used(&site)), (5, 50));
-    change(&mut site, QuotaChange::GiveBack(Tokens::from_whole(7)));
-    assert_eq!(used(&site), 43);
-    site.crash().ask(0, 10);
-    assert_eq!(site.passed, 12);
-    let of = (&resource, &limit);
-    let unknown =
-        site.server
-            .change_quota(site.now, of, false, ("day", QuotaChange::Set(Tokens::ZERO)));
-    assert_eq!(unknown, Err(QuotaError::Unknown));
-}
-
-#[test]
 fn a_fast_limits_burst_does_not_come_again_with_a_crash() {
     let mut site = Site::hourly(50, 1000);
     site.ask(0, 50);
@@ -291,14 +256,8 @@ fn without_room_in_the_store_no_answer_may_tell_of_a_quota() {
         ..BOUNDS
     };
     site.server = LeaseServer::new(site.now, Epoch(2), bounds, Start::Fresh);
-    let other = ResourceId::new("tenant/b", Unit::Requests).unwrap();
-    let of = (&other, &site.limit.clone());
     site.server.keep_buckets(site.now, BTreeMap::new());
-    let used = QuotaChange::Set(Tokens::ONE);
-    site.server
-        .change_quota(site.now, of, false, ("hour", used))
-        .unwrap();
-    site.server.take_bucket_changes();
+    let run = ClientRun::only(ClientId::new("envoy-0").unwrap());
     let request = LeaseRequest {
         draw: Some(DrawRequest {
             account: 1,
@@ -308,15 +267,17 @@ fn without_room_in_the_store_no_answer_may_tell_of_a_quota() {
         }),
         ..LeaseRequest::new(1, Capacity::ZERO, Capacity::from_whole(1))
     };
-    let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
-    let run = ClientRun::only(ClientId::new("envoy-0").unwrap());
     let terms = Terms::of(&site.limit);
-    let now = site.now;
-    let answer = site
-        .server
-        .handle_refresh(now, &run, &resource, &request, &terms);
-    assert!(answer.unwrap().draw.is_some());
-    assert!(site.server.take_bucket_changes().is_unstored);
+    let [stored, unstored] = ["tenant/a", "tenant/b"].map(|scope| {
+        let resource = ResourceId::new(scope, Unit::Requests).unwrap();
+        let answer = site
+            .server
+            .handle_refresh(site.now, &run, &resource, &request, &terms);
+        assert!(answer.unwrap().draw.is_some());
+        site.server.take_bucket_changes()
+    });
+    assert!(stored.is_strict && !stored.is_unstored);
+    assert!(unstored.is_unstored);
 }
 
 #[test]

@@ -188,7 +188,7 @@ impl Allocation {
 
     /// Whether a quota bounds it, or its pool.
     pub(super) fn has_quota(&self) -> bool {
-        self.fleet.quotas.bound() || self.pool.is_some_and(|pool| pool.has_quota)
+        self.fleet.quotas.has_any() || self.pool.is_some_and(|pool| pool.has_quota)
     }
 
     /// Decides whether clients draw of any of the limits, of a request that takes `cost`.
