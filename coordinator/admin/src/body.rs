@@ -38,7 +38,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 }
 
 impl<T: DeserializeOwned> Body<T> {
-    fn read(bytes: &[u8]) -> Result<Self, RestError> {
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// If it is no JSON, or of another shape.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, RestError> {
         let unreadable = |error: &dyn std::error::Error| RestError::Unreadable(error.to_string());
         let text = str::from_utf8(bytes).map_err(|error| unreadable(&error))?;
         // JSON is YAML, whose reader has typed errors, but YAML is not JSON.

@@ -30,8 +30,12 @@ pub(super) struct Gate {
     pub(super) metrics: AdminMetrics,
 }
 
+/// Name of the token with which a request came that writes; none without tokens.
+#[derive(Clone, Debug)]
+pub(super) struct Operator(pub(super) Option<String>);
+
 /// Passes allowed requests on, and answers the others.
-pub(super) async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
     let config = gate.config.borrow().clone();
     let entrance = Entrance::of(&request);
     let asks_password = entrance == Entrance::Status && !is_of_script(request.headers());
@@ -46,6 +50,7 @@ pub(super) async fn guard(State(gate): State<Gate>, request: Request, next: Next
         return next.run(request).await;
     }
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    request.extensions_mut().insert(Operator(by.clone()));
     let response = next.run(request).await;
     let status = response.status().as_u16();
     tracing::info!(target: AUDIT, ?by, %method, ?path, status, "admin API: write");

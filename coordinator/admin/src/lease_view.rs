@@ -24,7 +24,7 @@ mod quota;
 mod throttled;
 
 pub use self::amount::Amount;
-pub use self::quota::QuotaView;
+pub use self::quota::{CreditView, EndedWindowView, QuotaChangeView, QuotaView};
 pub(crate) use self::throttled::is_throttled;
 pub(crate) use self::throttled::waiting;
 use self::throttled::{first_throttled, longest_throttled};

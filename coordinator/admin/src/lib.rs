@@ -46,6 +46,7 @@ mod openapi;
 mod page;
 mod peers;
 mod problem;
+mod quotas;
 mod rate;
 mod revision;
 mod scopes;
@@ -160,6 +161,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(clients::list))
         .routes(routes!(clients::get))
         .routes(routes!(clients::drain, clients::undrain))
+        .routes(routes!(quotas::list))
+        .routes(routes!(quotas::get, quotas::change))
         .routes(routes!(limits::list))
         .routes(routes!(limits::get))
 }

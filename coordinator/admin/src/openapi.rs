@@ -79,6 +79,8 @@ answers! {
     ReadLeases = &[READ, UNAVAILABLE].concat();
     /// Answers that any route which writes can give.
     Write = &[WRITE, UNAVAILABLE].concat();
+    /// Answers to a body that breaks rules.
+    BadWrite = BAD_WRITE;
     /// Answer to a write that contradicts the stored state.
     Conflict = CONFLICT;
     /// The answer to a path or a query that breaks a rule.

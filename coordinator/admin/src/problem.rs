@@ -9,8 +9,9 @@ use tollgate_config::catalog::check::ConfigErrors;
 use tollgate_config::catalog::store::StoreError;
 use tollgate_config::tokens::Role;
 use tollgate_config::writer::WriteError;
+use tollgate_core::fleet::QuotaError;
 use tollgate_core::lease_server::DrainError;
-use tollgate_leases::DriverError;
+use tollgate_leases::{DriverError, QuotaFault};
 use tonic::{Code, Status};
 use utoipa::ToSchema;
 
@@ -78,6 +79,23 @@ pub(super) enum RestError {
     /// The lease table did not answer.
     #[error(transparent)]
     Driver(#[from] DriverError),
+    /// A quota is not changed.
+    #[error(transparent)]
+    Quota(#[from] QuotaFault),
+    /// Another node, which is master of the scope's shard, refused it.
+    #[error("{detail}")]
+    AtPeer {
+        /// The status of its answer.
+        status: u16,
+        /// The reason.
+        detail: String,
+    },
+    /// No node is master of the scope's shard now.
+    #[error("no coordinator answers for this scope now{}", no_answer(.unanswered))]
+    NoMaster {
+        /// Nodes that did not answer.
+        unanswered: Vec<String>,
+    },
     /// Nodes of the cluster did not answer.
     #[error("these nodes did not answer: {}", .0.join(", "))]
     Unanswered(Vec<String>),
@@ -149,7 +167,7 @@ impl RestError {
     }
 
     /// The one place where errors become statuses.
-    fn status(&self) -> StatusCode {
+    pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::NoPath(_) | Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -158,12 +176,23 @@ impl RestError {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Refused(_) | Self::Drain(_) => StatusCode::CONFLICT,
+            Self::Quota(QuotaFault::Refused(QuotaError::Unknown)) => StatusCode::NOT_FOUND,
+            Self::Quota(QuotaFault::Refused(QuotaError::Expired)) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            Self::Quota(QuotaFault::Refused(_)) => StatusCode::CONFLICT,
+            Self::AtPeer { status, .. } => {
+                StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_GATEWAY)
+            }
             Self::Mismatch { .. } => StatusCode::PRECONDITION_FAILED,
             Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
             Self::Role { .. } | Self::Foreign(_) => StatusCode::FORBIDDEN,
-            Self::Driver(_) | Self::Unanswered(_) | Self::Store(_) | Self::Stopped => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Driver(_)
+            | Self::Unanswered(_)
+            | Self::NoMaster { .. }
+            | Self::Quota(QuotaFault::NotStored)
+            | Self::Store(_)
+            | Self::Stopped => StatusCode::SERVICE_UNAVAILABLE,
             Self::Text(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -312,6 +341,13 @@ fn not_durable(error: &StoreError) -> String {
         StoreError::Unseen => error.to_string(),
         _ => format!("it could not be made durable, so nothing has changed: {error}"),
     }
+}
+
+fn no_answer(unanswered: &[String]) -> String {
+    if unanswered.is_empty() {
+        return String::new();
+    }
+    format!("; these nodes did not answer: {}", unanswered.join(", "))
 }
 
 fn all(faults: &[FieldFault]) -> String {

@@ -6,14 +6,16 @@ pub use super::history::{
     ClientHistory, HistoryOverview, ResourceHistory, ScopeHistory, ScopeUnitHistory, UnitHistory,
 };
 pub use super::lease_view::{
-    Amount, BucketView, BusyResource, LimitedBy, QuotaView, ResourceClient, ScopeDetail, ScopePage,
-    ScopeSummary, TrafficView, UnitDetail, UnitSummary,
+    Amount, BucketView, BusyResource, CreditView, EndedWindowView, LimitedBy, QuotaChangeView,
+    QuotaView, ResourceClient, ScopeDetail, ScopePage, ScopeSummary, TrafficView, UnitDetail,
+    UnitSummary,
 };
 pub use super::limits::{
     DynamicWord, LimitPage, LimitView, MatchView, MemberView, OwnView, SafeView, ScopeLimits,
     SourceView,
 };
 pub use super::problem::{FieldFault, Problem};
+pub use super::quotas::{CreditSpec, QuotaChangeSpec, QuotasPage, QuotasView};
 pub use super::stats::ResourceStats;
 pub use super::status::{
     BorrowedStatus, ClusterStatus, GroupBucket, GroupStatus, GroupUnit, NodeStatus, ParentStatus,

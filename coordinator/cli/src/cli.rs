@@ -10,8 +10,8 @@ use crate::config;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::{
-    attach, check, completions, delete, drain, get, help, import, list, man, print, put, raise,
-    ready, serve, simulate, status, token, top,
+    attach, check, completions, delete, drain, get, help, import, list, man, print, put, quota,
+    raise, ready, serve, simulate, status, token, top,
 };
 
 const EXAMPLES: &str = "\
@@ -68,6 +68,7 @@ enum Command {
     Attach(attach::Attach),
     Detach(delete::Detach),
     Drain(drain::Drain),
+    Quota(quota::Quota),
     Token(token::Token),
     #[cfg(feature = "etcd")]
     Config(config::Shared),
@@ -128,6 +129,7 @@ impl Cli {
             Command::Attach(attach) => attach.run(&client()?, json),
             Command::Detach(detach) => detach.run(&client()?, json),
             Command::Drain(drain) => drain.run(&client()?, json),
+            Command::Quota(quota) => quota.run(&client()?, json),
         }
     }
 }

@@ -188,6 +188,12 @@ impl Call {
         Self::new("POST", path.into())
     }
 
+    /// The same with `body`.
+    pub(crate) fn with_body(mut self, body: Value) -> Self {
+        self.body = Some(body);
+        self
+    }
+
     /// Deletes `path`.
     pub(crate) fn delete(path: impl Into<String>) -> Self {
         Self::new("DELETE", path.into())

@@ -11,6 +11,7 @@ use crate::client::{Call, Client};
 use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::print;
+use crate::quota;
 
 mod limit;
 mod scope;
@@ -26,7 +27,9 @@ Examples:
   tollgate get scope tenant/acme
       Its limits and their origins, its group, and its clients with what each has and wants.
   tollgate get limit tenant/acme
-      The limits in force and their sources; with --json all of it.";
+      The limits in force and their sources; with --json all of it.
+  tollgate get quota tenant/acme
+      What is used, held by Envoys and left of each quota, its credits, earlier windows and changes.";
 
 /// Show one thing.
 #[derive(Debug, Args)]
@@ -58,6 +61,7 @@ impl Get {
             Kind::Tenant | Kind::Namespace => attachment(&reply.read()?),
             Kind::Override => override_of(&reply.read()?),
             Kind::Raise => raise(&reply.read()?),
+            Kind::Quota => quota::show(&reply.read()?),
         }
     }
 }

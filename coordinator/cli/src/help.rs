@@ -54,7 +54,7 @@ fn json(name: &str) -> Option<&'static str> {
         "get" => "Print JSON, as the API answers it; of a scope with its limits",
         "top" => "Print JSON, as the API answers it; needs --once",
         "status" | "list" | "put" | "raise" | "unraise" | "delete" | "attach" | "detach"
-        | "drain" => API_JSON,
+        | "drain" | "quota" => API_JSON,
         _ => return None,
     })
 }

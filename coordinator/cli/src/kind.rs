@@ -33,6 +33,9 @@ pub(crate) enum Kind {
     /// Limits in force for a scope, and their sources.
     #[value(alias = "limits")]
     Limit,
+    /// Quotas of a scope or a group, and what is used of them.
+    #[value(alias = "quotas")]
+    Quota,
 }
 
 /// Kinds that can be deleted.
@@ -64,6 +67,7 @@ impl Kind {
             Self::Scope => "scope",
             Self::Client => "client",
             Self::Limit => "limit",
+            Self::Quota => "quota",
         }
     }
 
@@ -85,7 +89,7 @@ impl Kind {
         }
         let name = match self {
             Self::Group | Self::Tenant | Self::Client => segment(name),
-            Self::Override | Self::Raise | Self::Scope | Self::Limit => path(name),
+            Self::Override | Self::Raise | Self::Scope | Self::Limit | Self::Quota => path(name),
             Self::Namespace => {
                 let parts = name.split_once('/');
                 let rule = || anyhow!("{name:?} is no namespace: say TENANT/NAMESPACE");
@@ -149,6 +153,7 @@ mod tests {
             (Kind::Scope, "namespace/a/b", "/v1/scopes/namespace/a/b"),
             (Kind::Client, "node/12ab", "/v1/clients/node%2F12ab"),
             (Kind::Limit, "route/x#y", "/v1/limits/route/x%23y"),
+            (Kind::Quota, "group/gold", "/v1/quotas/group/gold"),
         ];
         for (kind, name, want) in rows {
             assert_eq!(kind.one(name).unwrap(), want);

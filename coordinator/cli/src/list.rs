@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tollgate_admin::view::{
     AttachmentPage, AttachmentView, ClientPage, ClientSummary, GroupPage, GroupView, LimitPage,
-    MatchView, OverridePage, OverrideView, RaisePage, RaiseView, ScopePage, ScopeSummary,
-    UnitSummary,
+    MatchView, OverridePage, OverrideView, QuotasPage, RaisePage, RaiseView, ScopePage,
+    ScopeSummary, UnitSummary,
 };
 use tollgate_core::quantity::duration_text;
 
@@ -15,6 +15,7 @@ use crate::client::{Call, Client};
 use crate::failure::Failure;
 use crate::kind::{Kind, segment};
 use crate::print;
+use crate::quota;
 
 /// The most entries that the API gives at once.
 const PAGE_LEN: usize = 1000;
@@ -42,7 +43,7 @@ pub(crate) struct List {
 }
 
 /// Entries of a page `P`, and the name after which the list goes on.
-type Parts<P, E> = fn(&mut P) -> (&mut Vec<E>, &mut Option<String>);
+pub(crate) type Parts<P, E> = fn(&mut P) -> (&mut Vec<E>, &mut Option<String>);
 
 /// Cells of a row, each with its column.
 type Row = Vec<(&'static str, String)>;
@@ -50,6 +51,15 @@ type Row = Vec<(&'static str, String)>;
 // === impl List ===
 
 impl List {
+    /// All of `kind`.
+    pub(crate) fn whole(kind: Kind) -> Self {
+        Self {
+            kind,
+            limit: usize::MAX,
+            after: None,
+        }
+    }
+
     pub(crate) fn run(self, client: &Client, json: bool) -> Result<(), Failure> {
         match self.kind {
             Kind::Group => {
@@ -76,6 +86,10 @@ impl List {
             Kind::Client => {
                 let parts: Parts<ClientPage, _> = |page| (&mut page.clients, &mut page.next);
                 self.show(client, json, parts, client_of)
+            }
+            Kind::Quota => {
+                let parts: Parts<QuotasPage, _> = |page| (&mut page.scopes, &mut page.next);
+                self.show(client, json, parts, quota::rows)
             }
             Kind::Limit => {
                 let parts: Parts<LimitPage, _> = |page| (&mut page.limits, &mut page.next);
@@ -109,7 +123,7 @@ impl List {
     }
 
     /// Reads page after page into one, until there are enough entries.
-    fn fetch<P: DeserializeOwned, E>(
+    pub(crate) fn fetch<P: DeserializeOwned, E>(
         &self,
         client: &Client,
         parts: Parts<P, E>,

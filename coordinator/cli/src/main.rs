@@ -27,6 +27,7 @@ mod located;
 mod man;
 mod print;
 mod put;
+mod quota;
 mod raise;
 mod ready;
 mod serve;

@@ -8,16 +8,18 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tollgate_core::fleet::{BucketChange, QuotaRecord, StoredBucket, StoredLimit, UsedPart};
+use tollgate_core::fleet::{BucketChange, StoredBucket, StoredLimit};
 use tollgate_core::lease::{Origin, ResourceId, Unit};
-use tollgate_core::units::{Rate, Tokens, WallTime};
+use tollgate_core::units::{Rate, Tokens};
 
 #[cfg(feature = "etcd")]
 mod etcd;
+mod quota;
 mod redb;
 
 #[cfg(feature = "etcd")]
 pub use self::etcd::EtcdBuckets;
+use self::quota::StoredQuota;
 pub use self::redb::RedbBuckets;
 
 /// Storage of the buckets of all shards.
@@ -79,10 +81,9 @@ struct BucketRecord {
     at_ms: u64,
     /// Milliseconds since 1970 from which it is full, and nobody holds anything.
     until_ms: u64,
-    /// Use of its quotas, by the names of their periods: millionths of tokens, each with the milliseconds since
-    /// 1970 until which they count.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    quotas: BTreeMap<String, Vec<(u64, u64)>>,
+    /// Use of its quotas.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    quotas: Vec<StoredQuota>,
 }
 
 // === impl BucketStoreError ===
@@ -102,11 +103,6 @@ impl BucketStoreError {
 impl BucketRecord {
     fn new(now: Duration, stored: &StoredLimit) -> Self {
         let StoredLimit { bucket, quotas } = stored;
-        let quotas = quotas.iter().map(|record| {
-            let parts = record.parts.iter();
-            let parts = parts.map(|part| (part.until.as_millis(), part.used.as_micros()));
-            (record.name.clone(), parts.collect())
-        });
         Self {
             burst: bucket.whole.as_micros(),
             rate: bucket.rate.as_micros(),
@@ -115,7 +111,7 @@ impl BucketRecord {
             held_for_ms: millis(bucket.held_for),
             at_ms: millis(now),
             until_ms: millis(now.saturating_add(bucket.lasts)),
-            quotas: quotas.collect(),
+            quotas: quotas.iter().map(Into::into).collect(),
         }
     }
 
@@ -132,20 +128,8 @@ impl BucketRecord {
             lasts: Duration::from_millis(lasts),
             age: Duration::from_millis(age),
         };
-        let quotas = self.quotas();
+        let quotas = self.quotas.iter().map(Into::into).collect();
         (age < lasts).then_some(StoredLimit { bucket, quotas })
-    }
-
-    fn quotas(&self) -> Vec<QuotaRecord> {
-        let part = |&(until, used): &(u64, u64)| UsedPart {
-            until: WallTime::from_millis(until),
-            used: Tokens::from_micros(used),
-        };
-        let quotas = self.quotas.iter().map(|(name, parts)| QuotaRecord {
-            name: name.clone(),
-            parts: parts.iter().map(part).collect(),
-        });
-        quotas.collect()
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -29,6 +29,7 @@ mod handle;
 mod journal;
 mod parent;
 mod parent_batch;
+mod quotas;
 mod settings;
 mod tally;
 
@@ -39,6 +40,7 @@ use self::journal::Journal;
 use self::parent::ParentState;
 pub(crate) use self::parent::WeakDriverHandle;
 pub(crate) use self::parent_batch::ParentReply;
+pub use self::quotas::{QuotaFault, QuotaPage, ScopeQuotas};
 pub use self::settings::DriverSettings;
 pub use self::tally::LeaseCount;
 use self::tally::Tally;

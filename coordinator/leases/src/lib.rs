@@ -16,4 +16,6 @@ pub mod rules;
 pub mod shards;
 pub mod visit;
 
-pub use self::driver::{DriverError, DriverSettings, LeaseCount};
+pub use self::driver::{
+    DriverError, DriverSettings, LeaseCount, QuotaFault, QuotaPage, ScopeQuotas,
+};

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tollgate_core::cluster::ShardId;
-use tollgate_core::lease::{ClientId, Epoch};
+use tollgate_core::fleet::QuotaOrder;
+use tollgate_core::lease::{ClientId, Epoch, ResourceId};
 use tollgate_core::lease_server::{DrainError, LeaseServer};
 use tollgate_core::units::Instant;
 
 use crate::drains::NodeDrains;
-use crate::driver::DriverError;
+use crate::driver::{DriverError, QuotaFault, QuotaPage, ScopeQuotas};
 use crate::rules::RuleNames;
 use crate::visit::{ResourceVisitor, visit_resources};
 
@@ -96,6 +97,56 @@ impl Shards {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Returns the usage of the quotas of `scope`; none if it has none, or this node is not master of its shard.
+    ///
+    /// # Errors
+    /// If a driver cannot be reached.
+    pub async fn scope_quotas(&self, scope: &Arc<str>) -> Result<Option<ScopeQuotas>, DriverError> {
+        for mastership in self.all() {
+            if let Some(quotas) = mastership.driver.scope_quotas(scope.clone()).await? {
+                return Ok(Some(quotas));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the usage of the quotas of at most `max` scopes after `after` of each shard of this node.
+    ///
+    /// # Errors
+    /// If a driver cannot be reached.
+    pub async fn quota_pages(
+        &self,
+        after: &str,
+        max: usize,
+    ) -> Result<Vec<QuotaPage>, DriverError> {
+        let mut pages = Vec::new();
+        for mastership in self.all() {
+            pages.push(mastership.driver.quota_page(after.to_owned(), max).await?);
+        }
+        Ok(pages)
+    }
+
+    /// Changes what is used of a quota of `resource`; none if this node is not master of its shard.
+    ///
+    /// # Errors
+    /// If a driver cannot be reached; within, if there is no such quota, or it cannot be changed.
+    pub async fn change_quota(
+        &self,
+        resource: &ResourceId,
+        order: &QuotaOrder,
+    ) -> Result<Option<Result<(), QuotaFault>>, DriverError> {
+        for mastership in self.all() {
+            let changed = mastership
+                .driver
+                .change_quota(resource.clone(), order.clone());
+            let changed = changed.await?;
+            if changed.is_some() {
+                return Ok(changed.filter(|_| mastership.holds()));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the result of `look` at each lease table of this node, in order. No client is answered

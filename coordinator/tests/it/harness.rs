@@ -92,6 +92,15 @@ impl Ask {
     pub(crate) fn delete(path: &str) -> Self {
         Self::new("DELETE", path)
     }
+
+    /// Posts `body` in JSON.
+    pub(crate) fn post(path: &str, body: &str) -> Self {
+        let put = Self::put(path, body);
+        Self {
+            method: "POST",
+            ..put
+        }
+    }
 }
 
 // === impl Coordinator ===

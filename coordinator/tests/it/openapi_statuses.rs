@@ -27,12 +27,19 @@ use crate::harness::{Answer, Ask, Coordinator};
 
 const YAML: &str = "limits:
 - {match: tenant/fixed, requests: {rate: 7}}
+- {match: counted/there, requests: {rate: 100, quota: {amount: 100, per: day}}}
 - {match: '*', requests: {rate: 100}}
 groups: {fixed: {requests: {rate: 50}}}
 attach: {tenants: {fixed: fixed}, namespaces: {fixed/fixed: fixed}}";
 
 /// A raise until the year 2100.
 const RAISE: &str = r#"{"requests": {"rate": 5}, "until": 4102444800}"#;
+
+/// A credit.
+const CREDIT: &str = r#"{"credit": {"id": "ticket", "amount": 1}}"#;
+
+/// Another one with its id.
+const OTHER_CREDIT: &str = r#"{"credit": {"id": "ticket", "amount": 2}}"#;
 
 /// Which of the things that a path can name.
 #[derive(Clone, Copy)]
@@ -72,19 +79,31 @@ impl Operation {
             Named::New => "new",
             Named::Fixed => "fixed",
         };
-        let path = self.path.replace("{scope}", &format!("tenant/{word}"));
+        let kind = if self.path.contains("quotas") {
+            "counted"
+        } else {
+            "tenant"
+        };
+        let path = self.path.replace("{scope}", &format!("{kind}/{word}"));
         let path = ["{name}", "{tenant}", "{namespace}", "{id}"]
             .iter()
             .fold(path, |path, variable| path.replace(variable, word));
         match self.method {
             "PUT" => Ask::put(&path, self.body()),
+            "POST" if self.has_body() => Ask::post(&path, self.body()),
             "PATCH" => Ask::patch(&path, self.body()),
             method => Ask::new(method, &path),
         }
     }
 
+    fn has_body(&self) -> bool {
+        ["PUT", "PATCH"].contains(&self.method) || self.id == "changeQuota"
+    }
+
     fn body(&self) -> &'static str {
-        if self.path.contains("attachments") {
+        if self.path.contains("quotas") {
+            CREDIT
+        } else if self.path.contains("attachments") {
             r#"{"group": "fixed"}"#
         } else if self.path.contains("raises") {
             RAISE
@@ -110,7 +129,9 @@ impl Operation {
             200 | 204 => (open, there),
             201 => (open, missing),
             304 => (open, there.header("if-none-match", "*")),
-            400 if ["PUT", "PATCH"].contains(&self.method) => (open, self.with_body("{")),
+            400 if self.has_body() => (open, self.with_body("{")),
+            409 if self.path.contains("quotas") => (open, self.with_body(OTHER_CREDIT)),
+            503 if self.path.contains("quotas") => (servers.ended, there),
             409 if self.path.ends_with("/drain") => (servers.full.http, there),
             409 if self.path.contains("raises") => (servers.full.http, missing),
             400 if self.path.contains('{') => {
@@ -156,11 +177,13 @@ impl Servers {
         }
     }
 
-    /// Puts everything in place that [`Named::There`] names, and nothing that [`Named::New`] does.
+    /// Gives a credit, and puts everything in place that [`Named::There`] names, and nothing that [`Named::New`] does.
     async fn prepare(&self, time: u64) {
         let lease = [("tenant/there", time, 0.0, 1.0)];
         self.open.refresh("there", &lease).await;
         let limits = r#"{"requests": {"rate": 5}}"#;
+        let credit = Ask::post("/v1/quotas/counted/there", CREDIT);
+        assert_eq!(self.open.ask(&credit).await.status, 200);
         let paths = [
             ("/v1/groups/NAME", limits),
             ("/v1/overrides/tenant/NAME", limits),

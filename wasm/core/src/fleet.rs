@@ -25,7 +25,10 @@ pub use self::fleet_bucket::{FleetBucket, FleetBucketSnapshot};
 pub(crate) use self::member::{DrawingMember, MemberDraws};
 use self::promises::Promises;
 pub(crate) use self::quotas::FleetQuotas;
-pub use self::quotas::{QuotaLevel, QuotaRecord, QuotaThreshold, QuotaUsage, UsedPart};
+pub use self::quotas::{
+    EndedWindow, QuotaChange, QuotaCredit, QuotaError, QuotaEvent, QuotaLevel, QuotaOrder,
+    QuotaRecord, QuotaThreshold, QuotaUsage, UsedPart,
+};
 pub(crate) use self::reports::Report;
 pub(crate) use self::short_members::ShortMembers;
 pub use self::stored_bucket::{BucketChange, SLOW_FROM, StoredBucket, StoredLimit, is_slow};
@@ -142,6 +145,22 @@ impl FleetLimit {
     pub(crate) fn left(&self, now: Instant) -> Tokens {
         let left = self.bucket.map_or(Tokens::ZERO, |bucket| bucket.left(now));
         left.min(self.quotas.left())
+    }
+
+    /// Carries out an order about a quota of a limit with `burst`, of which clients hold `held`.
+    ///
+    /// # Errors
+    /// If it is unknown, or there is no room for a credit, or it is none.
+    pub(crate) fn change_quota(
+        &mut self,
+        now: Instant,
+        (burst, held): (Tokens, Tokens),
+        order: &QuotaOrder,
+    ) -> Result<(), QuotaError> {
+        self.quotas.change(now, held, order)?;
+        self.begin(now, burst);
+        self.is_used = true;
+        Ok(())
     }
 
     /// Takes `tokens` for a client, if need be by going into debt.

@@ -25,7 +25,8 @@ use core::time::Duration;
 mod draws;
 
 use crate::fleet::{
-    DrawSums, FleetBucketSnapshot, FleetLimit, FleetSums, MemberDraws, QuotaRecord, ShortMembers,
+    DrawSums, FleetBucketSnapshot, FleetLimit, FleetSums, MemberDraws, QuotaError, QuotaOrder,
+    QuotaRecord, ShortMembers,
 };
 use crate::hash::fnv1a;
 use crate::lack::Lack;
@@ -214,6 +215,19 @@ impl Pool {
     pub(crate) fn advance_quotas(&mut self, now: Instant, clock: WallClock) {
         let held = self.draws.held();
         self.fleet.quotas.advance(now, clock, held);
+    }
+
+    /// Carries out an order about one of its quotas.
+    ///
+    /// # Errors
+    /// If it is unknown, or there is no room for a credit, or it is none.
+    pub(crate) fn change_quota(
+        &mut self,
+        now: Instant,
+        order: &QuotaOrder,
+    ) -> Result<(), QuotaError> {
+        let tokens = (self.limit.burst, self.draws.held());
+        self.fleet.change_quota(now, tokens, order)
     }
 
     /// Makes `member` a member, whose clients have earned `unearned` tokens before, which count no more.

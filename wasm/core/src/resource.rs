@@ -302,7 +302,7 @@ impl Resource {
 
     /// Its quotas, with what is used of them.
     pub fn quotas(&self, now: Instant) -> Vec<QuotaUsage> {
-        self.allocation.fleet.quotas.usage(now)
+        self.allocation.quota_usage(now)
     }
 
     /// Attempts and refusals of its clients.

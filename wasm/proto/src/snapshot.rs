@@ -8,6 +8,7 @@ use tollgate_core::lease_server::Snapshot;
 
 use crate::{FieldError, v1};
 
+mod quota;
 mod read;
 mod write;
 

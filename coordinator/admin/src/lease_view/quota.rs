@@ -3,7 +3,7 @@
 #![allow(unused_qualifications, reason = "utoipa's macros name types twice")]
 
 use serde::{Deserialize, Serialize};
-use tollgate_core::fleet::QuotaUsage;
+use tollgate_core::fleet::{EndedWindow, QuotaCredit, QuotaEvent, QuotaUsage};
 use utoipa::ToSchema;
 
 use super::tokens;
@@ -19,7 +19,11 @@ pub struct QuotaView {
     /// The part that clients were granted, of which they may hold a little.
     #[schema(minimum = 0)]
     pub used: f64,
-    /// The part that nobody has.
+    /// The part of that which clients hold, as far as is known.
+    #[serde(default)]
+    #[schema(minimum = 0)]
+    pub held: f64,
+    /// The tokens that nobody has, credits included.
     #[schema(minimum = 0)]
     pub left: f64,
     /// Start of the window.
@@ -28,6 +32,61 @@ pub struct QuotaView {
     pub until_ms: u64,
     /// Now.
     pub at_ms: u64,
+    /// Credits that have not expired; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub credits: Vec<CreditView>,
+    /// The last twelve windows that have ended, and in which something was used, the earliest first; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub ended: Vec<EndedWindowView>,
+    /// The last eight changes that people made, the earliest first; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub changes: Vec<QuotaChangeView>,
+}
+
+/// Tokens beside the amount of a quota, used when the window has none left.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
+pub struct CreditView {
+    /// Its id: it is given once.
+    pub id: String,
+    /// The tokens.
+    #[schema(minimum = 0)]
+    pub amount: f64,
+    /// Those that are left.
+    #[schema(minimum = 0)]
+    pub left: f64,
+    /// Its end, in milliseconds since 1970.
+    pub until_ms: u64,
+}
+
+/// Use of a window that has ended. Times are milliseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
+pub struct EndedWindowView {
+    /// Its start.
+    pub from_ms: u64,
+    /// Its end.
+    pub until_ms: u64,
+    /// Tokens that were used.
+    #[schema(minimum = 0)]
+    pub used: f64,
+}
+
+/// A change of a quota that a person made.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
+pub struct QuotaChangeView {
+    /// Its time, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// Name of the token; empty without tokens.
+    pub by: String,
+    /// Id of the credit; absent if it was said what is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub credit: Option<String>,
+    /// Tokens of the credit, or that were said to be used.
+    #[schema(minimum = 0)]
+    pub tokens: f64,
 }
 
 // === impl QuotaView ===
@@ -59,14 +118,57 @@ impl QuotaView {
 
 impl From<&QuotaUsage> for QuotaView {
     fn from(quota: &QuotaUsage) -> Self {
+        let record = &quota.record;
         Self {
-            per: quota.name.clone(),
+            per: record.name.clone(),
             amount: tokens(quota.amount),
             used: tokens(quota.used),
-            left: tokens(quota.amount.saturating_sub(quota.used)),
+            held: tokens(quota.held),
+            left: tokens(quota.left),
             from_ms: quota.window.start.as_millis(),
             until_ms: quota.window.end.as_millis(),
             at_ms: quota.time.as_millis(),
+            credits: record.credits.iter().map(CreditView::from).collect(),
+            ended: record.ended.iter().map(EndedWindowView::from).collect(),
+            changes: record.events.iter().map(QuotaChangeView::from).collect(),
+        }
+    }
+}
+
+// === impl CreditView ===
+
+impl From<&QuotaCredit> for CreditView {
+    fn from(credit: &QuotaCredit) -> Self {
+        Self {
+            id: credit.id.clone(),
+            amount: tokens(credit.amount),
+            left: tokens(credit.left),
+            until_ms: credit.until.as_millis(),
+        }
+    }
+}
+
+// === impl EndedWindowView ===
+
+impl From<&EndedWindow> for EndedWindowView {
+    fn from(window: &EndedWindow) -> Self {
+        Self {
+            from_ms: window.start.as_millis(),
+            until_ms: window.end.as_millis(),
+            used: tokens(window.used),
+        }
+    }
+}
+
+// === impl QuotaChangeView ===
+
+impl From<&QuotaEvent> for QuotaChangeView {
+    fn from(event: &QuotaEvent) -> Self {
+        Self {
+            at_ms: event.at.as_millis(),
+            by: event.by.clone(),
+            credit: event.credit.clone(),
+            tokens: tokens(event.tokens),
         }
     }
 }

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use crate::history::HistoryOverview;
 use crate::lease_view::{
-    Amount, BusyResource, LimitedBy, ResourceClient, ScopeDetail, TrafficView, UnitDetail,
-    UnitSummary,
+    Amount, BusyResource, CreditView, EndedWindowView, LimitedBy, QuotaView, ResourceClient,
+    ScopeDetail, TrafficView, UnitDetail, UnitSummary,
 };
 
 use super::query::TableQuery;
@@ -30,6 +30,48 @@ fn summary() -> UnitSummary {
         bucket: None,
         quotas: Vec::new(),
         traffic: TrafficView::default(),
+    }
+}
+
+#[test]
+fn a_quota_is_drawn_down_to_where_its_pace_leads() {
+    let quota = |used: f64, at_ms| QuotaView {
+        per: "day".to_owned(),
+        amount: 100.0,
+        used,
+        held: 0.0,
+        left: 100.0 - used,
+        from_ms: 1000,
+        until_ms: 2000,
+        at_ms,
+        credits: vec![CreditView {
+            id: HOSTILE.to_owned(),
+            amount: 5.0,
+            left: 4.0,
+            until_ms: 1_790_208_000_000,
+        }],
+        ended: vec![EndedWindowView {
+            from_ms: 0,
+            until_ms: 1000,
+            used: 40.0,
+        }],
+        changes: Vec::new(),
+    };
+    let rows = [
+        (50.0, 1250, "M25.0 50.0L50.0 100.0"),
+        (20.0, 1500, "M50.0 20.0L100.0 40.0"),
+        (0.0, 1000, "M0.0 0.0L100.0 0.0"),
+        (120.0, 1900, "M90.0 100.0L75.0 100.0"),
+    ];
+    for (used, at_ms, path) in rows {
+        let page = quota::quotas("requests", &[quota(used, at_ms)]).into_string();
+        assert!(page.contains(path), "{page}");
+        assert!(
+            page.contains("4 of 5 left until 2026-09-24 00:00:00Z"),
+            "{page}"
+        );
+        assert!(page.contains("width=\"40.0\""), "{page}");
+        assert!(!page.contains("<script>"), "{page}");
     }
 }
 

@@ -16,6 +16,7 @@ use crate::history::route;
 use crate::lease_view::{ScopeDetail, ScopePage};
 use crate::merge;
 use crate::problem::RestError;
+use crate::quotas;
 use crate::scopes;
 use crate::status::{self, Shown};
 
@@ -116,6 +117,39 @@ impl PeerService for PeerApi {
     ) -> Result<Response<v1::PeerView>, Status> {
         let (message, _) = self.admit(request, Entrance::Read)?;
         self.leases(&message.client).await
+    }
+
+    async fn list_quotas(
+        &self,
+        request: Request<v1::ListPeerRequest>,
+    ) -> Result<Response<v1::PeerView>, Status> {
+        let (message, _) = self.admit(request, Entrance::Read)?;
+        let limit = limit(message.limit, ENTRIES_MAX);
+        let page = quotas::own_page(&self.0, &message.after, limit).await?;
+        Ok(Response::new(to_message(Some(&page))?))
+    }
+
+    async fn get_quotas(
+        &self,
+        request: Request<v1::GetQuotasRequest>,
+    ) -> Result<Response<v1::PeerView>, Status> {
+        let (message, _) = self.admit(request, Entrance::Read)?;
+        let own = quotas::own(&self.0, &message.scope).await?;
+        Ok(Response::new(to_message(own.as_ref())?))
+    }
+
+    async fn change_quota(
+        &self,
+        request: Request<v1::ChangeQuotaRequest>,
+    ) -> Result<Response<v1::PeerView>, Status> {
+        let (message, by) = self.admit(request, Entrance::Write)?;
+        let v1::ChangeQuotaRequest { scope, json } = message;
+        let outcome = quotas::change_for_peer(&self.0, &scope, by.clone(), &json).await?;
+        if let Some(outcome) = &outcome {
+            let status = outcome.status();
+            tracing::info!(target: AUDIT, ?by, ?scope, status, "admin API: write at a peer");
+        }
+        Ok(Response::new(to_message(outcome.as_ref())?))
     }
 
     async fn drain(

@@ -18,6 +18,7 @@ mod leases;
 mod migration;
 mod offline;
 mod parent;
+mod quotas;
 mod shared_config;
 mod stored;
 mod terminal;

@@ -297,6 +297,13 @@ impl ResolvedScope {
         })
     }
 
+    /// The limit of `unit` of which the quotas are the scope's own: a group's that of its pool.
+    pub fn counted(&self, unit: Unit) -> Option<&Limit> {
+        let terms = self.terms(unit)?;
+        let pool = terms.pool.filter(|pool| pool.pool.scope == self.scope);
+        Some(pool.map_or(terms.limit, |pool| pool.limit))
+    }
+
     /// The pool of `unit`, and the limit of a member that has none of its own.
     fn pool(&self, unit: Unit) -> Option<(PoolTerms<'_>, &Limit)> {
         let GroupMembership { group, weight } = self.member.as_ref()?;

@@ -1,4 +1,6 @@
+use tollgate_core::fleet::{EndedWindow, QuotaCredit, QuotaEvent, QuotaRecord, UsedPart};
 use tollgate_core::lease::Epoch;
+use tollgate_core::units::WallTime;
 
 use super::*;
 
@@ -25,6 +27,23 @@ fn bucket(missing: u64) -> StoredLimit {
     let quotas = vec![QuotaRecord {
         name: "month from 15".to_owned(),
         parts: vec![part(1_790_000_000_000, 3), part(1_790_000_001_000, missing)],
+        credits: vec![QuotaCredit {
+            id: "ticket 7".to_owned(),
+            amount: Tokens::from_whole(100),
+            left: Tokens::from_whole(missing),
+            until: WallTime::from_millis(1_790_000_002_000),
+        }],
+        ended: vec![EndedWindow {
+            start: WallTime::from_millis(1),
+            end: WallTime::from_millis(2),
+            used: Tokens::from_whole(missing),
+        }],
+        events: vec![QuotaEvent {
+            at: WallTime::from_millis(3),
+            by: "operator".to_owned(),
+            credit: Some("ticket 7".to_owned()),
+            tokens: Tokens::from_whole(100),
+        }],
     }];
     StoredLimit { bucket, quotas }
 }

@@ -1,10 +1,11 @@
 //! Commands to a driver.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tollgate_core::fleet::is_slow;
+use tollgate_core::fleet::{QuotaOrder, is_slow};
 use tollgate_core::lease::{Answer, ClientId, ResourceId};
 use tollgate_core::lease_server::{DrainError, LeaseServer};
 use tollgate_core::units::Instant;
@@ -12,7 +13,7 @@ use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;
 
 use super::parent_batch::{ParentBatch, ParentReply};
-use super::{Driver, LeaseError};
+use super::{Driver, LeaseError, QuotaFault, QuotaPage, ScopeQuotas};
 use crate::derived::{DerivedAnswers, DerivedCall};
 
 /// Command to a driver, with the sender of its result.
@@ -29,6 +30,16 @@ pub(super) enum Command {
     Release(Release, Reply<()>),
     /// Gives a client nothing for a time, or lets it serve again if that is zero.
     Drain(ClientId, Duration, Reply<Result<(), DrainError>>),
+    /// Tells the usage of a scope's quotas.
+    ScopeQuotas(Arc<str>, Reply<Option<ScopeQuotas>>),
+    /// Tells the usage of the quotas of so many scopes after one.
+    QuotaPage(String, usize, Reply<QuotaPage>),
+    /// Changes what is used of a quota.
+    ChangeQuota(
+        ResourceId,
+        QuotaOrder,
+        Reply<Option<Result<(), QuotaFault>>>,
+    ),
     /// Looks at the lease table.
     View(View),
     /// Waits for the next batch for the parent.
@@ -77,6 +88,25 @@ impl Driver {
             Command::Drain(client, time, reply) => {
                 let until = now.saturating_add(time);
                 let _ = reply.send(self.server.handle_drain(now, &client, until));
+            }
+            Command::ScopeQuotas(scope, reply) => {
+                let _ = reply.send(self.scope_quotas(now, &scope));
+            }
+            Command::QuotaPage(after, max, reply) => {
+                let _ = reply.send(self.quota_page(now, &after, max));
+            }
+            Command::ChangeQuota(resource, order, reply) => {
+                let changed = self.change_quota(now, &resource, &order);
+                self.reply_when_stored(now, move |is_stored| {
+                    let changed = changed.map(|changed| {
+                        changed.and(if is_stored {
+                            Ok(())
+                        } else {
+                            Err(QuotaFault::NotStored)
+                        })
+                    });
+                    let _ = reply.send(changed);
+                });
             }
             Command::View(view) => (view.0)(&self.server, now),
             Command::AwaitBatch(reply) => self.await_batch(reply),

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
-use tollgate_core::lease::{ClientId, Origin};
+use tollgate_core::fleet::QuotaOrder;
+use tollgate_core::lease::{ClientId, Origin, ResourceId};
 use tollgate_core::lease_server::{DrainError, LeaseServer};
 use tollgate_core::units::Instant;
 use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;
 
-use super::DriverError;
 use super::command::{Command, Reply, View};
+use super::{DriverError, QuotaFault, QuotaPage, ScopeQuotas};
 use crate::derived::{DerivedAnswers, DerivedCall};
 
 /// Commands that wait for the driver. A bulk call takes about a millisecond, so a full queue is
@@ -123,6 +124,37 @@ impl DriverHandle {
         time: Duration,
     ) -> Result<Result<(), DrainError>, DriverError> {
         self.call(|reply| Command::Drain(client, time, reply)).await
+    }
+
+    /// Returns the usage of the quotas of `scope`; none if it has none, or belongs to another shard.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached.
+    pub async fn scope_quotas(&self, scope: Arc<str>) -> Result<Option<ScopeQuotas>, DriverError> {
+        self.call(|reply| Command::ScopeQuotas(scope, reply)).await
+    }
+
+    /// Returns the usage of the quotas of at most `max` scopes after `after`.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached.
+    pub async fn quota_page(&self, after: String, max: usize) -> Result<QuotaPage, DriverError> {
+        self.call(|reply| Command::QuotaPage(after, max, reply))
+            .await
+    }
+
+    /// Changes what is used of a quota of `resource`, and has that stored; none if the resource belongs to another
+    /// shard.
+    ///
+    /// # Errors
+    /// If the driver cannot be reached; within, if there is no such quota, or it cannot be changed.
+    pub async fn change_quota(
+        &self,
+        resource: ResourceId,
+        order: QuotaOrder,
+    ) -> Result<Option<Result<(), QuotaFault>>, DriverError> {
+        self.call(|reply| Command::ChangeQuota(resource, order, reply))
+            .await
     }
 
     /// Returns the result of `look` at the lease table. No client is answered meanwhile, so it must

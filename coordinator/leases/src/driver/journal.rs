@@ -287,8 +287,10 @@ async fn load(store: &dyn BucketStore, origin: Origin) -> Option<StoredBuckets> 
     for attempt in 1..=LOADS {
         match store.load(origin, unix_time()).await {
             Ok(stored) => {
-                if !stored.is_empty() {
-                    tracing::info!(buckets = stored.len(), "buckets: read from the store");
+                // Of a backup that was put back this says how much is missing.
+                if let Some(age) = stored.values().map(|limit| limit.bucket.age).min() {
+                    let (count, last_written_s) = (stored.len(), age.as_secs());
+                    tracing::info!(count, last_written_s, "buckets: read from the store");
                 }
                 return Some(stored);
             }

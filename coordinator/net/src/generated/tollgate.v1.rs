@@ -1057,6 +1057,81 @@ pub mod peer_service_client {
                 .insert(GrpcMethod::new("tollgate.v1.PeerService", "Drain"));
             self.inner.unary(req, path, codec).await
         }
+        /// Quotas of some scopes, by id.
+        pub async fn list_quotas(
+            &mut self,
+            request: impl tonic::IntoRequest<::tollgate_proto::v1::ListPeerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<::tollgate_proto::v1::PeerView>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tollgate.v1.PeerService/ListQuotas",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tollgate.v1.PeerService", "ListQuotas"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Quotas of one scope.
+        pub async fn get_quotas(
+            &mut self,
+            request: impl tonic::IntoRequest<::tollgate_proto::v1::GetQuotasRequest>,
+        ) -> std::result::Result<
+            tonic::Response<::tollgate_proto::v1::PeerView>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tollgate.v1.PeerService/GetQuotas",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tollgate.v1.PeerService", "GetQuotas"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Changes what is used of a quota, if the node is master of its scope.
+        pub async fn change_quota(
+            &mut self,
+            request: impl tonic::IntoRequest<::tollgate_proto::v1::ChangeQuotaRequest>,
+        ) -> std::result::Result<
+            tonic::Response<::tollgate_proto::v1::PeerView>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tollgate.v1.PeerService/ChangeQuota",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tollgate.v1.PeerService", "ChangeQuota"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1124,6 +1199,30 @@ pub mod peer_service_server {
         async fn drain(
             &self,
             request: tonic::Request<::tollgate_proto::v1::DrainRequest>,
+        ) -> std::result::Result<
+            tonic::Response<::tollgate_proto::v1::PeerView>,
+            tonic::Status,
+        >;
+        /// Quotas of some scopes, by id.
+        async fn list_quotas(
+            &self,
+            request: tonic::Request<::tollgate_proto::v1::ListPeerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<::tollgate_proto::v1::PeerView>,
+            tonic::Status,
+        >;
+        /// Quotas of one scope.
+        async fn get_quotas(
+            &self,
+            request: tonic::Request<::tollgate_proto::v1::GetQuotasRequest>,
+        ) -> std::result::Result<
+            tonic::Response<::tollgate_proto::v1::PeerView>,
+            tonic::Status,
+        >;
+        /// Changes what is used of a quota, if the node is master of its scope.
+        async fn change_quota(
+            &self,
+            request: tonic::Request<::tollgate_proto::v1::ChangeQuotaRequest>,
         ) -> std::result::Result<
             tonic::Response<::tollgate_proto::v1::PeerView>,
             tonic::Status,
@@ -1526,6 +1625,148 @@ pub mod peer_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DrainSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tollgate.v1.PeerService/ListQuotas" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListQuotasSvc<T: PeerService>(pub Arc<T>);
+                    impl<
+                        T: PeerService,
+                    > tonic::server::UnaryService<::tollgate_proto::v1::ListPeerRequest>
+                    for ListQuotasSvc<T> {
+                        type Response = ::tollgate_proto::v1::PeerView;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                ::tollgate_proto::v1::ListPeerRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PeerService>::list_quotas(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListQuotasSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tollgate.v1.PeerService/GetQuotas" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetQuotasSvc<T: PeerService>(pub Arc<T>);
+                    impl<
+                        T: PeerService,
+                    > tonic::server::UnaryService<::tollgate_proto::v1::GetQuotasRequest>
+                    for GetQuotasSvc<T> {
+                        type Response = ::tollgate_proto::v1::PeerView;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                ::tollgate_proto::v1::GetQuotasRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PeerService>::get_quotas(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetQuotasSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tollgate.v1.PeerService/ChangeQuota" => {
+                    #[allow(non_camel_case_types)]
+                    struct ChangeQuotaSvc<T: PeerService>(pub Arc<T>);
+                    impl<
+                        T: PeerService,
+                    > tonic::server::UnaryService<
+                        ::tollgate_proto::v1::ChangeQuotaRequest,
+                    > for ChangeQuotaSvc<T> {
+                        type Response = ::tollgate_proto::v1::PeerView;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                ::tollgate_proto::v1::ChangeQuotaRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PeerService>::change_quota(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ChangeQuotaSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

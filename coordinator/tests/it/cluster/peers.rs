@@ -23,7 +23,7 @@ fn request<M>(message: M, authorization: Option<&str>) -> Request<M> {
 }
 
 /// The outcomes of each call of the service with `authorization`.
-async fn outcomes(channel: &Channel, authorization: Option<&str>) -> [Code; 7] {
+async fn outcomes(channel: &Channel, authorization: Option<&str>) -> [Code; 10] {
     let mut peer = PeerServiceClient::new(channel.clone());
     let list = v1::ListPeerRequest {
         after: String::new(),
@@ -39,6 +39,15 @@ async fn outcomes(channel: &Channel, authorization: Option<&str>) -> [Code; 7] {
         client: client.clone(),
     };
     let drain = v1::DrainRequest { client, time_ms: 1 };
+    let list_quotas = list.clone();
+    let scope_id = "tenant/0".to_owned();
+    let quotas = v1::GetQuotasRequest {
+        scope: scope_id.clone(),
+    };
+    let change = v1::ChangeQuotaRequest {
+        scope: scope_id,
+        json: b"{}".to_vec(),
+    };
     let status = v1::GetStatusRequest::default();
     let history = v1::GetHistoryRequest::default();
     let code = |error: Option<tonic::Status>| error.map_or(Code::Ok, |error| error.code());
@@ -57,6 +66,17 @@ async fn outcomes(channel: &Channel, authorization: Option<&str>) -> [Code; 7] {
         code(peer.get_scope(request(scope, authorization)).await.err()),
         code(peer.list_clients(request(list, authorization)).await.err()),
         code(peer.get_client(request(get, authorization)).await.err()),
+        code(
+            peer.list_quotas(request(list_quotas, authorization))
+                .await
+                .err(),
+        ),
+        code(peer.get_quotas(request(quotas, authorization)).await.err()),
+        code(
+            peer.change_quota(request(change, authorization))
+                .await
+                .err(),
+        ),
         code(peer.drain(request(drain, authorization)).await.err()),
     ]
 }
@@ -74,17 +94,18 @@ async fn over_grpc_a_node_tells_nothing_that_its_admin_api_does_not() {
     let cluster = Cluster::of_three(&format!("{LIMITS}\n{tokens}")).await;
     let channel = &cluster.nodes[0].channel;
     let bearer = |token: &str| format!("Bearer {token}");
-    let none = [Code::Unauthenticated; 7];
+    let none = [Code::Unauthenticated; 10];
     assert_eq!(outcomes(channel, None).await, none);
     let wrong = bearer("tollgate_00");
     assert_eq!(outcomes(channel, Some(&wrong)).await, none);
-    let mut reads = [Code::Ok; 7];
+    let mut reads = [Code::Ok; 10];
     assert_eq!(
         outcomes(channel, Some(&bearer(&admin.text))).await,
         reads,
         "an admin may do all"
     );
-    reads[6] = Code::PermissionDenied;
+    reads[8] = Code::PermissionDenied;
+    reads[9] = Code::PermissionDenied;
     let viewer = bearer(&viewer.text);
     assert_eq!(outcomes(channel, Some(&viewer)).await, reads);
     let faults = cluster.nodes[0].metrics().await;
@@ -93,7 +114,7 @@ async fn over_grpc_a_node_tells_nothing_that_its_admin_api_does_not() {
     };
     assert_eq!(
         (count("missing"), count("unknown"), count("role")),
-        (7.0, 7.0, 1.0)
+        (10.0, 10.0, 2.0)
     );
     // The status page may be public, and then it is so everywhere.
     let page = v1::GetStatusRequest {

@@ -1,6 +1,6 @@
 //! Lease tables of the whole cluster, read from any node.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::lease::Epoch;
 use tollgate_net::wire::PeerServiceClient;
@@ -12,10 +12,15 @@ use crate::harness::Ask;
 
 /// All pages of a list at `node`, `limit` entries each.
 async fn list(node: &Node, list: &str, key: &str, limit: usize) -> Vec<Value> {
+    list_of(node, list, list, key, limit).await
+}
+
+/// The same of a path whose list has another name.
+async fn list_of(node: &Node, path: &str, list: &str, key: &str, limit: usize) -> Vec<Value> {
     let mut entries = Vec::new();
     let mut after = String::new();
     loop {
-        let path = format!("/v1/{list}?limit={limit}&after={after}");
+        let path = format!("/v1/{path}?limit={limit}&after={after}");
         let page = node.get(&path).await.json();
         assert_eq!(page["unanswered"], Value::Null, "all have");
         let found = page[list].as_array().unwrap();
@@ -69,6 +74,41 @@ async fn every_node_shows_the_books_of_all() {
         alone += page["scopes"].as_array().unwrap().len();
     }
     assert_eq!(alone, 30);
+}
+
+#[tokio::test]
+async fn quotas_are_changed_and_read_at_any_node() {
+    let limits = "limits: [{match: 'tenant/*', requests: {quota: {amount: 100, per: year}}}]";
+    let cluster = Cluster::of_three(limits).await;
+    let mut tenants = tenants();
+    tenants.sort();
+    for (tenant, node) in tenants.iter().zip(cluster.nodes.iter().cycle()) {
+        let path = format!("/v1/quotas/{tenant}");
+        let change = Ask::post(&path, r#"{"set_used": 40}"#);
+        let changed = node.ask(&change).await;
+        assert_eq!(changed.status, 200, "{}", changed.body);
+        for node in &cluster.nodes {
+            let quota = &node.get(&path).await.json()["units"]["requests"][0];
+            assert_eq!(
+                (&quota["used"], &quota["left"]),
+                (&json!(40.0), &json!(60.0))
+            );
+        }
+        let refused = Ask::post(&path, r#"{"credit": {"id": "a", "amount": 1, "until": 1}}"#);
+        let refused = node.ask(&refused).await;
+        assert_eq!(refused.status, 422, "{}", refused.body);
+        assert_eq!(
+            refused.json()["detail"],
+            "the credit would have expired already"
+        );
+    }
+    for node in &cluster.nodes {
+        for limit in [7, 1000] {
+            let quotas = list_of(node, "quotas", "scopes", "scope", limit).await;
+            let names = quotas.iter().map(|scope| scope["scope"].as_str().unwrap());
+            assert!(names.eq(tenants.iter().map(|tenant| &**tenant)));
+        }
+    }
 }
 
 #[tokio::test]

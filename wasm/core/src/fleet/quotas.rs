@@ -8,8 +8,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 mod account;
+mod change;
 
 use self::account::QuotaAccount;
+pub use self::change::{QuotaChange, QuotaCredit, QuotaError, QuotaEvent, QuotaOrder};
 use crate::quota::{Quota, QuotaWindow, Quotas};
 use crate::units::{Instant, Tokens, WallClock, WallTime};
 
@@ -18,6 +20,9 @@ const AHEAD_PART: u64 = 32 * 1024;
 
 /// Parts of a quota, in percent, of which people are told that they are used.
 const THRESHOLDS: [u64; 2] = [80, 100];
+
+/// The most windows that have ended of which the use is remembered.
+const ENDED_MAX: usize = 12;
 
 /// Quotas of a limit, with what is used of them.
 #[derive(Debug, Default)]
@@ -30,12 +35,29 @@ pub(crate) struct FleetQuotas {
 }
 
 /// Use of a quota, in a store or a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaRecord {
     /// The name of its period.
     pub name: String,
     /// Tokens that are used, by the times until which they count, in order.
     pub parts: Vec<UsedPart>,
+    /// Its credits, in the order of their ends.
+    pub credits: Vec<QuotaCredit>,
+    /// The last windows of a calendar that have ended, and in which something was used, in order.
+    pub ended: Vec<EndedWindow>,
+    /// The last changes that people made, in order.
+    pub events: Vec<QuotaEvent>,
+}
+
+/// Use of a window that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedWindow {
+    /// Its start.
+    pub start: WallTime,
+    /// Its end.
+    pub end: WallTime,
+    /// The tokens that were used.
+    pub used: Tokens,
 }
 
 /// Tokens that are used of a quota, and count for the same time.
@@ -50,16 +72,20 @@ pub struct UsedPart {
 /// Usage of a quota, for reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaUsage {
-    /// The name of its period.
-    pub name: String,
     /// Tokens of a window.
     pub amount: Tokens,
-    /// Tokens that were granted, those that clients hold included.
+    /// Tokens of the window that were granted, those that clients hold included.
     pub used: Tokens,
+    /// The part of these that clients hold, as far as is known.
+    pub held: Tokens,
+    /// Tokens that nobody has, credits included.
+    pub left: Tokens,
     /// The window of now.
     pub window: QuotaWindow,
     /// Now, by the wall clock.
     pub time: WallTime,
+    /// Its name, credits, earlier windows and changes.
+    pub record: QuotaRecord,
 }
 
 /// Quota that is nearest to its end, as a client is told.
@@ -123,7 +149,7 @@ impl FleetQuotas {
         }
         for quota in quotas.iter() {
             let new = QuotaAccount::new(quota);
-            match self.accounts.iter_mut().find(|old| old.name == new.name) {
+            match self.find_mut(new.name()) {
                 Some(old) => old.quota = new.quota,
                 None => self.accounts.push(new),
             }
@@ -131,9 +157,14 @@ impl FleetQuotas {
         self.drop_unused();
     }
 
+    fn find_mut(&mut self, name: &str) -> Option<&mut QuotaAccount> {
+        let mut accounts = self.accounts.iter_mut();
+        accounts.find(|account| account.name() == name)
+    }
+
     fn drop_unused(&mut self) {
         self.accounts
-            .retain(|account| account.quota.is_some() || account.counts_until().is_some());
+            .retain(|account| account.quota.is_some() || account.lasts_until().is_some());
     }
 
     /// Begins at `now`, by `clock`, the windows that are due, with the tokens that clients `hold`.
@@ -142,17 +173,22 @@ impl FleetQuotas {
             return;
         }
         self.clock = clock;
-        let (restored, until) = self.restored;
-        let holds = if now < until {
-            holds.saturating_add(restored)
-        } else {
-            holds
-        };
+        let holds = self.held(now, holds);
         let time = clock.time(now);
         for account in &mut self.accounts {
             account.expire(time, holds);
         }
         self.drop_unused();
+    }
+
+    /// Tokens that clients hold, of which `known` are known here.
+    fn held(&self, now: Instant, known: Tokens) -> Tokens {
+        let (restored, until) = self.restored;
+        if now < until {
+            known.saturating_add(restored)
+        } else {
+            known
+        }
     }
 
     /// Tokens that are left of all; as many as can be if nothing bounds.
@@ -179,16 +215,30 @@ impl FleetQuotas {
     /// Takes what a store says is used, where that is more.
     pub(crate) fn merge(&mut self, records: &[QuotaRecord]) {
         for record in records {
-            let stored = QuotaAccount::of(record);
-            match self
-                .accounts
-                .iter_mut()
-                .find(|known| known.name == stored.name)
-            {
-                Some(known) => known.merge(&stored),
-                None => self.accounts.push(stored),
+            match self.find_mut(&record.name) {
+                Some(known) => known.merge(record),
+                None => self.accounts.push(QuotaAccount::of(record.clone())),
             }
         }
+    }
+
+    /// Carries out an order, while clients hold `held` that are known here.
+    ///
+    /// # Errors
+    /// If it is unknown, or there is no room for a credit, or it is none.
+    pub(crate) fn change(
+        &mut self,
+        now: Instant,
+        held: Tokens,
+        order: &QuotaOrder,
+    ) -> Result<(), QuotaError> {
+        let time = self.clock.time(now);
+        let held = self.held(now, held);
+        let account = self.find_mut(&order.quota);
+        let account = account.filter(|account| account.quota.is_some());
+        account
+            .ok_or(QuotaError::Unknown)?
+            .change(time, held, order)
     }
 
     /// Notes that a client has spent `tokens` that it was granted, the last of them `age` before `now`.
@@ -217,7 +267,7 @@ impl FleetQuotas {
 
     /// Time at which nothing is used any more, unless nothing is.
     pub(crate) fn unused_at(&self) -> Option<Instant> {
-        let until = self.accounts.iter().filter_map(QuotaAccount::counts_until);
+        let until = self.accounts.iter().filter_map(QuotaAccount::lasts_until);
         Some(self.clock.instant(until.max()?))
     }
 
@@ -226,9 +276,11 @@ impl FleetQuotas {
         let time = self.clock.time(now);
         let levels = self.bounding().filter_map(|(account, quota)| {
             let resets_in = account.opens_in(time, quota.amount);
+            let left = account.left()?;
             Some(QuotaLevel {
-                amount: quota.amount,
-                left: account.left()?,
+                // With credits there may be more.
+                amount: quota.amount.max(left),
+                left,
                 length: quota.period.length(),
                 resets_in: resets_in.unwrap_or_else(|| {
                     let end = quota.period.counts_until(time);
@@ -239,15 +291,23 @@ impl FleetQuotas {
         levels.min_by_key(|level| (level.left, core::cmp::Reverse(level.resets_in)))
     }
 
-    /// The usage of each.
-    pub(crate) fn usage(&self, now: Instant) -> Vec<QuotaUsage> {
+    /// The usage of each, while clients hold `held` that are known here.
+    pub(crate) fn usage(&self, now: Instant, held: Tokens) -> Vec<QuotaUsage> {
         let time = self.clock.time(now);
-        let usage = self.bounding().map(|(account, quota)| QuotaUsage {
-            name: account.name.clone(),
-            amount: quota.amount,
-            used: account.used(),
-            window: quota.period.window(time),
-            time,
+        let held = self.held(now, held);
+        let usage = self.bounding().map(|(account, quota)| {
+            // It may not have been asked for since its window ended.
+            let mut account = account.clone();
+            account.expire(time, held);
+            QuotaUsage {
+                amount: quota.amount,
+                used: account.used(),
+                held: held.min(account.used()),
+                left: account.left().unwrap_or_default(),
+                window: quota.period.window(time),
+                time,
+                record: account.into_record(),
+            }
         });
         usage.collect()
     }
@@ -271,7 +331,8 @@ impl FleetQuotas {
 
     /// Returns what is used, for another coordinator.
     pub(crate) fn records(&self) -> Vec<QuotaRecord> {
-        self.accounts.iter().map(QuotaAccount::record).collect()
+        let records = self.accounts.iter().map(QuotaAccount::record);
+        records.cloned().collect()
     }
 
     /// Begins with what a store or another coordinator says is used, of which clients may hold `held` until then.

@@ -2,12 +2,15 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use super::LeaseServer;
 use super::pools::Pools;
 use super::slot::ResourceSlot;
 use crate::fleet::{BucketChange, FleetLimit, StoredLimit};
 use crate::lease::{LeaseRequest, ResourceId};
+use crate::pool::Pool;
+use crate::resource::Allocation;
 use crate::units::Instant;
 
 /// The most restored buckets that are dropped with one refresh.
@@ -81,6 +84,31 @@ impl StoredBuckets {
         Some(stored.after(age))
     }
 
+    /// What the store has of a resource that is not known here.
+    pub(super) fn restored(&self, id: &ResourceId) -> Option<&StoredLimit> {
+        self.restored.get(id)
+    }
+
+    /// The resources after `id` that are known in the store alone.
+    pub(super) fn ids_after(&self, id: &ResourceId) -> impl Iterator<Item = &ResourceId> {
+        let after = (Bound::Excluded(id), Bound::Unbounded);
+        self.restored.range(after).map(|(id, _)| id)
+    }
+
+    /// Notes that a person has changed the resource `id`.
+    pub(super) fn note_resource(&mut self, now: Instant, id: &ResourceId, slot: &mut ResourceSlot) {
+        if self.max > 0 {
+            self.note_allocation(now, id, true, &mut slot.resource.allocation);
+        }
+    }
+
+    /// Notes that a person has changed the pool `id`.
+    pub(super) fn note_pool(&mut self, now: Instant, id: &ResourceId, pool: &mut Pool) {
+        if self.max > 0 {
+            self.note_members(now, id, true, pool);
+        }
+    }
+
     /// Notes that `request` for the resource `id` was answered: of its bucket, and its pool's.
     pub(super) fn note(
         &mut self,
@@ -98,16 +126,29 @@ impl StoredBuckets {
         let pool = slot.pool.as_ref().map(|(pool, _)| pool);
         // A group that is asked for itself is a member of its own pool, which has less.
         if pool != Some(id) {
-            let allocation = &mut slot.resource.allocation;
-            let was_stored = allocation.fleet.is_stored;
-            let change = allocation.bucket_to_store(now);
-            self.note_change(id, draws, change, was_stored, &mut allocation.fleet);
+            self.note_allocation(now, id, draws, &mut slot.resource.allocation);
         }
         if let Some((id, pool)) = pool.and_then(|id| Some((id, pools.get_mut(id)?))) {
-            let was_stored = pool.fleet.is_stored;
-            let change = pool.bucket_to_store(now);
-            self.note_change(id, draws, change, was_stored, &mut pool.fleet);
+            self.note_members(now, id, draws, pool);
         }
+    }
+
+    fn note_allocation(
+        &mut self,
+        now: Instant,
+        id: &ResourceId,
+        draws: bool,
+        allocation: &mut Allocation,
+    ) {
+        let was_stored = allocation.fleet.is_stored;
+        let change = allocation.bucket_to_store(now);
+        self.note_change(id, draws, change, was_stored, &mut allocation.fleet);
+    }
+
+    fn note_members(&mut self, now: Instant, id: &ResourceId, draws: bool, pool: &mut Pool) {
+        let was_stored = pool.fleet.is_stored;
+        let change = pool.bucket_to_store(now);
+        self.note_change(id, draws, change, was_stored, &mut pool.fleet);
     }
 
     fn note_change(

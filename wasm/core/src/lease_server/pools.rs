@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use super::Terms;
 use crate::deadlines::Deadlines;
@@ -31,6 +32,12 @@ impl Pools {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&ResourceId, &Pool)> {
         self.by_id.iter()
+    }
+
+    /// The pools whose ids come after `id`.
+    pub(super) fn ids_after(&self, id: &ResourceId) -> impl Iterator<Item = &ResourceId> {
+        let after = (Bound::Excluded(id), Bound::Unbounded);
+        self.by_id.range(after).map(|(id, _)| id)
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&ResourceId, &mut Pool)> {

@@ -19,7 +19,7 @@ impl Pool {
 
     /// Its quotas, with what is used of them.
     pub fn quotas(&self, now: Instant) -> Vec<QuotaUsage> {
-        self.fleet.quotas.usage(now)
+        self.fleet.quotas.usage(now, self.draws.held())
     }
 
     /// Tokens of the bucket that clients of members have drawn and may not have spent.

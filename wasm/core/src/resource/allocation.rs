@@ -18,12 +18,13 @@ mod standby;
 mod turns;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 pub(super) use self::client_entry::{ClientEntry, TieBreak};
 use self::client_entry::{CountedLease, EntryTotals};
 use self::presence::Presence;
 use super::RefreshError;
-use crate::fleet::{DrawSums, DrawingBands, FleetLimit};
+use crate::fleet::{DrawSums, DrawingBands, FleetLimit, QuotaError, QuotaOrder, QuotaUsage};
 use crate::lack::Lack;
 use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Unit};
 use crate::lease_times::LeaseTimes;
@@ -146,6 +147,24 @@ impl Allocation {
     pub(crate) fn advance_quotas(&mut self, now: Instant, clock: WallClock) {
         let held = self.draws.held();
         self.fleet.quotas.advance(now, clock, held);
+    }
+
+    /// The usage of its quotas.
+    pub(crate) fn quota_usage(&self, now: Instant) -> Vec<QuotaUsage> {
+        self.fleet.quotas.usage(now, self.draws.held())
+    }
+
+    /// Carries out an order about one of its quotas.
+    ///
+    /// # Errors
+    /// If it is unknown, or there is no room for a credit, or it is none.
+    pub(crate) fn change_quota(
+        &mut self,
+        now: Instant,
+        order: &QuotaOrder,
+    ) -> Result<(), QuotaError> {
+        let tokens = (self.limit.burst, self.draws.held());
+        self.fleet.change_quota(now, tokens, order)
     }
 
     /// Takes the part of the limit that can be lent, if that is borrowed.

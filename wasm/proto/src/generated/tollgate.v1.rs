@@ -577,6 +577,23 @@ pub struct DrainRequest {
     #[prost(uint64, tag = "2")]
     pub time_ms: u64,
 }
+/// Request for the quotas of one scope.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetQuotasRequest {
+    /// The scope.
+    #[prost(string, tag = "1")]
+    pub scope: ::prost::alloc::string::String,
+}
+/// Request to change what is used of a quota.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ChangeQuotaRequest {
+    /// The scope.
+    #[prost(string, tag = "1")]
+    pub scope: ::prost::alloc::string::String,
+    /// The change, as the admin API takes it, in JSON.
+    #[prost(bytes = "vec", tag = "2")]
+    pub json: ::prost::alloc::vec::Vec<u8>,
+}
 /// Answer of a node's admin API about that node alone.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PeerView {
@@ -824,6 +841,60 @@ pub struct QuotaSnapshot {
     /// Tokens that are used, the earliest to count no more first.
     #[prost(message, repeated, tag = "2")]
     pub parts: ::prost::alloc::vec::Vec<UsedPart>,
+    /// Its credits.
+    #[prost(message, repeated, tag = "3")]
+    pub credits: ::prost::alloc::vec::Vec<QuotaCredit>,
+    /// Its last windows that have ended, the earliest first.
+    #[prost(message, repeated, tag = "4")]
+    pub ended: ::prost::alloc::vec::Vec<EndedWindow>,
+    /// The last changes that people made, the earliest first.
+    #[prost(message, repeated, tag = "5")]
+    pub events: ::prost::alloc::vec::Vec<QuotaEvent>,
+}
+/// Tokens beside the amount of a quota, in millionths.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QuotaCredit {
+    /// Its id.
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    /// The tokens.
+    #[prost(uint64, tag = "2")]
+    pub amount: u64,
+    /// Those of them that are left.
+    #[prost(uint64, tag = "3")]
+    pub left: u64,
+    /// Its end, in milliseconds since 1970.
+    #[prost(uint64, tag = "4")]
+    pub until_ms: u64,
+}
+/// Use of a window that has ended. Times are milliseconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EndedWindow {
+    /// Its start.
+    #[prost(uint64, tag = "1")]
+    pub start_ms: u64,
+    /// Its end.
+    #[prost(uint64, tag = "2")]
+    pub end_ms: u64,
+    /// Tokens that were used, in millionths.
+    #[prost(uint64, tag = "3")]
+    pub used: u64,
+}
+/// A change of a quota that a person made.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QuotaEvent {
+    /// Its time, in milliseconds since 1970.
+    #[prost(uint64, tag = "1")]
+    pub at_ms: u64,
+    /// Name of the person's token.
+    #[prost(string, tag = "2")]
+    pub by: ::prost::alloc::string::String,
+    /// Id of the credit; absent if it was said what is used.
+    #[prost(string, optional, tag = "3")]
+    pub credit: ::core::option::Option<::prost::alloc::string::String>,
+    /// Tokens of the credit, or that were said to be used, in millionths.
+    #[prost(uint64, tag = "4")]
+    pub tokens: u64,
 }
 /// Tokens that are used of a quota, and count for the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

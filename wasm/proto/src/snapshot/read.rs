@@ -3,14 +3,14 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tollgate_core::fleet::{FleetBucketSnapshot, QuotaRecord, UsedPart};
+use tollgate_core::fleet::FleetBucketSnapshot;
 use tollgate_core::lease::{Band, ClientId, ClientRun, Demand, Epoch, Priority, ResourceId};
 use tollgate_core::lease_server::{ResourceSnapshot, Snapshot};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, Part, SafeCapacity};
 use tollgate_core::pool::PoolSnapshot;
 use tollgate_core::quota::Quotas;
 use tollgate_core::resource::{ClientDraws, ClientSnapshot, LeaseSnapshot, PresenceSnapshot};
-use tollgate_core::units::{Capacity, RatePeriod, Tokens, WallTime};
+use tollgate_core::units::{Capacity, RatePeriod, Tokens};
 
 use super::FORM;
 use crate::field::{FieldError, Rule};
@@ -59,7 +59,7 @@ impl Lists {
             limit: at("limit", &self.limits, message.limit)?.clone(),
             crowded: Duration::from_millis(message.crowded_ms),
             bucket: message.bucket.as_ref().map(bucket),
-            quotas: message.quotas.iter().map(quota).collect(),
+            quotas: message.quotas.iter().map(Into::into).collect(),
         })
     }
 
@@ -78,7 +78,7 @@ impl Lists {
             crowded: Duration::from_millis(message.crowded_ms),
             balance: Duration::from_millis(message.balance_ms),
             bucket: message.bucket.as_ref().map(bucket),
-            quotas: message.quotas.iter().map(quota).collect(),
+            quotas: message.quotas.iter().map(Into::into).collect(),
             clients: each("clients", &message.clients, |client_snapshot| {
                 self.client_snapshot(client_snapshot)
             })?,
@@ -211,17 +211,6 @@ fn bucket(message: &v1::FleetBucketSnapshot) -> FleetBucketSnapshot {
         lacking: Tokens::from_micros(message.lacking),
         turn_in: Duration::from_millis(message.turn_ms),
         pressure: message.pressure,
-    }
-}
-
-fn quota(message: &v1::QuotaSnapshot) -> QuotaRecord {
-    let parts = message.parts.iter().map(|part| UsedPart {
-        until: WallTime::from_millis(part.until_ms),
-        used: Tokens::from_micros(part.used),
-    });
-    QuotaRecord {
-        name: message.name.clone(),
-        parts: parts.collect(),
     }
 }
 

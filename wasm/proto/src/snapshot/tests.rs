@@ -4,7 +4,7 @@ use std::time::Duration;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
-use tollgate_core::fleet::{QuotaRecord, UsedPart};
+use tollgate_core::fleet::{EndedWindow, QuotaCredit, QuotaEvent, QuotaRecord, UsedPart};
 use tollgate_core::lease::{
     Band, ClientId, ClientRun, Demand, Epoch, LeaseRequest, Priority, ResourceId, Run, Unit,
 };
@@ -214,9 +214,29 @@ fn quotas(count: usize) -> Vec<QuotaRecord> {
         until: WallTime::from_millis(i as u64),
         used: Tokens::from_micros(u64::MAX - i as u64),
     };
+    let credit = |i: usize| QuotaCredit {
+        id: format!("refund {i}"),
+        amount: Tokens::from_micros(u64::MAX),
+        left: Tokens::from_micros(i as u64),
+        until: WallTime::from_millis(i as u64),
+    };
+    let ended = |i: usize| EndedWindow {
+        start: WallTime::from_millis(i as u64),
+        end: WallTime::from_millis(u64::MAX),
+        used: Tokens::from_micros(i as u64),
+    };
+    let event = |i: usize| QuotaEvent {
+        at: WallTime::from_millis(i as u64),
+        by: format!("person {i}"),
+        credit: i.is_multiple_of(2).then(|| format!("refund {i}")),
+        tokens: Tokens::from_micros(i as u64),
+    };
     let quotas = (0..count).map(|i| QuotaRecord {
         name: format!("{i}h"),
         parts: (0..i).map(part).collect(),
+        credits: (0..i).map(credit).collect(),
+        ended: (0..i).map(ended).collect(),
+        events: (0..i).map(event).collect(),
     });
     quotas.collect()
 }

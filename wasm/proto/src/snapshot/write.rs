@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prost::Message as _;
-use tollgate_core::fleet::{FleetBucketSnapshot, QuotaRecord};
+use tollgate_core::fleet::FleetBucketSnapshot;
 use tollgate_core::lease::{Band, ClientId, Priority, ResourceId};
 use tollgate_core::lease_server::{ResourceSnapshot, Snapshot};
 use tollgate_core::limit::{Algorithm, Guarantees, Limit, SafeCapacity};
@@ -210,19 +210,6 @@ impl From<LeaseSnapshot> for v1::LeaseSnapshot {
         Self {
             capacity: lent.capacity.as_micros(),
             remaining_ms: left_ms(lent.remaining),
-        }
-    }
-}
-
-impl From<&QuotaRecord> for v1::QuotaSnapshot {
-    fn from(record: &QuotaRecord) -> Self {
-        let parts = record.parts.iter().map(|part| v1::UsedPart {
-            until_ms: part.until.as_millis(),
-            used: part.used.as_micros(),
-        });
-        Self {
-            name: record.name.clone(),
-            parts: parts.collect(),
         }
     }
 }

@@ -22,6 +22,8 @@ fn a_coordinator_that_is_away_is_named() {
         "attach tenant a b",
         "detach tenant a",
         "drain a",
+        "quota reset a",
+        "quota export",
     ] {
         let mut args: Vec<&str> = command.split(' ').collect();
         args.extend(["--server", &url]);

@@ -7,7 +7,7 @@ use super::{Server, say};
 use crate::binary::file;
 
 /// All commands but `help`.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "serve",
     "check",
     "status",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 13] = [
     "attach",
     "detach",
     "drain",
+    "quota",
     "token",
     "completions",
 ];

@@ -1,27 +1,34 @@
 //! Tokens that the whole fleet has used of a quota.
 
-use alloc::collections::VecDeque;
-use alloc::string::{String, ToString as _};
+use alloc::borrow::ToOwned as _;
+use alloc::string::ToString as _;
+use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{QuotaRecord, QuotaThreshold, THRESHOLDS, UsedPart};
+use super::change::{
+    CHANGES_MAX, CREDITS_MAX, QuotaChange, QuotaCredit, QuotaError, QuotaEvent, QuotaOrder,
+};
+use super::{ENDED_MAX, EndedWindow, QuotaRecord, QuotaThreshold, THRESHOLDS, UsedPart};
 use crate::quota::{Quota, QuotaPeriod};
 use crate::units::{Tokens, WallTime};
 
 /// Part of a quota of which a store may say that it is used beside what is.
 const AHEAD_PART: u64 = 16 * 1024;
 
+/// Part of a window for which its use is remembered after its end, so that it can be exported.
+const EXPORT_PART: u32 = 8;
+
 /// Use of one quota.
 #[derive(Clone, Debug)]
 pub(super) struct QuotaAccount {
-    /// The name of its period.
-    pub(super) name: String,
     /// The quota; none while the limit has none of that name.
     pub(super) quota: Option<Quota>,
-    /// Tokens that were granted, by the times until which they count, in order: one for a calendar.
-    parts: VecDeque<UsedPart>,
+    /// Its use: of a calendar in one part.
+    record: QuotaRecord,
     /// The last part as the store has it.
     stored: Option<UsedPart>,
+    /// Whether the store has the rest of the record.
+    is_rest_stored: bool,
     /// The latest time until which anything has counted.
     latest: WallTime,
     /// Tokens that clients held when the window began, and that time.
@@ -35,41 +42,76 @@ pub(super) struct QuotaAccount {
 impl QuotaAccount {
     /// A quota of which nothing is used.
     pub(super) fn new(quota: &Quota) -> Self {
+        let name = quota.period.to_string();
         Self {
-            name: quota.period.to_string(),
             quota: Some(quota.clone()),
-            parts: VecDeque::new(),
-            stored: None,
-            latest: WallTime::default(),
-            carried: Default::default(),
-            threshold: 0,
+            ..Self::of(QuotaRecord {
+                name,
+                ..QuotaRecord::default()
+            })
         }
     }
 
     /// The use that a record tells of, of a quota that is not known yet.
-    pub(super) fn of(record: &QuotaRecord) -> Self {
+    pub(super) fn of(record: QuotaRecord) -> Self {
         Self {
-            name: record.name.clone(),
             quota: None,
-            parts: record.parts.iter().copied().collect(),
+            record,
             stored: None,
+            is_rest_stored: true,
             latest: WallTime::default(),
             carried: Default::default(),
             threshold: 0,
         }
     }
 
-    /// Takes the parts of `other` of which more is used.
-    pub(super) fn merge(&mut self, other: &Self) {
+    /// The name of its period.
+    pub(super) fn name(&self) -> &str {
+        &self.record.name
+    }
+
+    /// What is used, for another coordinator.
+    pub(super) fn record(&self) -> &QuotaRecord {
+        &self.record
+    }
+
+    /// The same, of an account that is not needed any more.
+    pub(super) fn into_record(self) -> QuotaRecord {
+        self.record
+    }
+
+    /// Takes what another coordinator says is used, where that is more.
+    pub(super) fn merge(&mut self, other: &QuotaRecord) {
+        let record = &mut self.record;
         for more in &other.parts {
-            match self.parts.iter_mut().find(|part| part.until == more.until) {
+            match record
+                .parts
+                .iter_mut()
+                .find(|part| part.until == more.until)
+            {
                 Some(part) => part.used = part.used.max(more.used),
-                None => self.parts.push_back(*more),
+                None => record.parts.push(*more),
             }
         }
-        self.parts
-            .make_contiguous()
-            .sort_unstable_by_key(|part| part.until);
+        record.parts.sort_unstable_by_key(|part| part.until);
+        for credit in &other.credits {
+            match record
+                .credits
+                .iter_mut()
+                .find(|known| known.id == credit.id)
+            {
+                Some(known) => known.left = known.left.min(credit.left),
+                None => record.credits.push(credit.clone()),
+            }
+        }
+        let last_end = |record: &QuotaRecord| record.ended.last().map(|window| window.end);
+        if last_end(record) < last_end(other) {
+            record.ended.clone_from(&other.ended);
+        }
+        let last_change = |record: &QuotaRecord| record.events.last().map(|event| event.at);
+        if last_change(record) < last_change(other) {
+            record.events.clone_from(&other.events);
+        }
     }
 
     /// Forgets at `now` what does not count any more. Tokens that clients hold are part of what is used from now on.
@@ -77,21 +119,37 @@ impl QuotaAccount {
         if let Some(quota) = &self.quota {
             self.latest = self.latest.max(quota.period.counts_until(now));
         }
-        let mut expired = Tokens::ZERO;
-        let mut began = self.carried.1;
-        while let Some(part) = self.parts.pop_front_if(|part| part.until <= now) {
-            expired = expired.saturating_add(part.used);
-            began = part.until;
+        self.record.credits.retain(|credit| credit.until > now);
+        let ended = self.record.parts.partition_point(|part| part.until <= now);
+        let ended: Vec<_> = self.record.parts.drain(..ended).collect();
+        let Some(last) = ended.last() else {
+            return;
+        };
+        let expired = ended.iter().map(|part| part.used);
+        let expired = expired.fold(Tokens::ZERO, Tokens::saturating_add);
+        if expired == Tokens::ZERO {
+            return;
         }
         // Those of later parts are the last that clients got.
         let carried = expired.min(held.saturating_sub(self.used()));
-        if expired > Tokens::ZERO && self.is_of_calendar() {
+        if self.is_of_calendar() {
             self.threshold = 0;
+            self.note_ended(last.until, expired.saturating_sub(carried));
         }
-        if expired > Tokens::ZERO {
-            self.carried = (carried, began);
-        }
+        self.carried = (carried, last.until);
         self.charge(now, carried);
+    }
+
+    /// Remembers a window that ended at `end`.
+    fn note_ended(&mut self, end: WallTime, used: Tokens) {
+        let Some(quota) = &self.quota else { return };
+        let before = end.saturating_sub(Duration::from_millis(1));
+        let start = quota.period.window(before).start;
+        let ended = &mut self.record.ended;
+        ended.push(EndedWindow { start, end, used });
+        let surplus = ended.len().saturating_sub(ENDED_MAX);
+        ended.drain(..surplus);
+        self.is_rest_stored = false;
     }
 
     fn is_of_calendar(&self) -> bool {
@@ -103,24 +161,53 @@ impl QuotaAccount {
     /// they count there alone.
     pub(super) fn note_spent(&mut self, spent_at: WallTime, tokens: Tokens) {
         let (carried, began) = self.carried;
-        if self.is_of_calendar() && spent_at < began {
-            let before = carried.min(tokens);
-            self.carried.0 = carried.saturating_sub(before);
-            self.give_back(before);
+        if !self.is_of_calendar() || spent_at >= began {
+            return;
+        }
+        let before = carried.min(tokens);
+        self.carried.0 = carried.saturating_sub(before);
+        self.give_back(before);
+        if let Some(window) = self.record.ended.last_mut() {
+            window.used = window.used.saturating_add(before);
         }
     }
 
-    /// Takes `tokens` that were granted at `now`.
+    /// Takes `tokens` that were granted at `now`: of the window, then of credits, those first that expire first, and
+    /// then of a debt.
     pub(super) fn charge(&mut self, now: WallTime, tokens: Tokens) {
-        let Some(quota) = self.quota.as_ref().filter(|_| tokens > Tokens::ZERO) else {
+        let Some(left) = self.left_of_window().filter(|_| tokens > Tokens::ZERO) else {
+            return;
+        };
+        let beyond = self.charge_credits(tokens.saturating_sub(left));
+        let counted = tokens.min(left).saturating_add(beyond);
+        if counted > Tokens::ZERO {
+            self.count(now, counted);
+        }
+    }
+
+    /// Takes `tokens` of credits. Returns those for which there are none.
+    fn charge_credits(&mut self, tokens: Tokens) -> Tokens {
+        let mut rest = tokens;
+        for credit in &mut self.record.credits {
+            let part = credit.left.min(rest);
+            credit.left = credit.left.saturating_sub(part);
+            rest = rest.saturating_sub(part);
+        }
+        self.is_rest_stored &= rest == tokens;
+        rest
+    }
+
+    /// Counts `tokens` as used at `now`; with none it is remembered until the window ends.
+    fn count(&mut self, now: WallTime, tokens: Tokens) {
+        let Some(quota) = self.quota.as_ref() else {
             return;
         };
         // After the clock was set back the later window goes on: none opens twice.
         self.latest = self.latest.max(quota.period.counts_until(now));
         let until = self.latest;
-        match self.parts.back_mut() {
+        match self.record.parts.last_mut() {
             Some(part) if part.until >= until => part.used = part.used.saturating_add(tokens),
-            _ => self.parts.push_back(UsedPart {
+            _ => self.record.parts.push(UsedPart {
                 until,
                 used: tokens,
             }),
@@ -130,21 +217,101 @@ impl QuotaAccount {
     /// Takes back `tokens` that were granted and are not spent.
     pub(super) fn give_back(&mut self, tokens: Tokens) {
         let mut rest = tokens;
-        for part in self.parts.iter_mut().rev() {
+        for part in self.record.parts.iter_mut().rev() {
             let back = part.used.min(rest);
             part.used = part.used.saturating_sub(back);
             rest = rest.saturating_sub(back);
         }
     }
 
-    /// Tokens that are used.
+    /// Carries out an order at `now`, while clients hold `held`.
+    ///
+    /// # Errors
+    /// If there is no room for a credit, or it is none.
+    pub(super) fn change(
+        &mut self,
+        now: WallTime,
+        held: Tokens,
+        order: &QuotaOrder,
+    ) -> Result<(), QuotaError> {
+        let (credit, tokens) = match &order.change {
+            QuotaChange::SetUsed(tokens) => {
+                self.record.parts.clear();
+                self.carried = Default::default();
+                self.stored = None;
+                self.count(now, tokens.saturating_add(held));
+                (None, *tokens)
+            }
+            QuotaChange::Credit { id, amount, until } => {
+                if !self.add_credit(now, id, *amount, *until)? {
+                    return Ok(());
+                }
+                (Some(id.clone()), *amount)
+            }
+        };
+        let events = &mut self.record.events;
+        events.push(QuotaEvent {
+            at: now,
+            by: order.by.clone(),
+            credit,
+            tokens,
+        });
+        let surplus = events.len().saturating_sub(CHANGES_MAX);
+        events.drain(..surplus);
+        self.is_rest_stored = false;
+        Ok(())
+    }
+
+    /// Adds a credit. Returns whether it is new.
+    fn add_credit(
+        &mut self,
+        now: WallTime,
+        id: &str,
+        amount: Tokens,
+        until: Option<WallTime>,
+    ) -> Result<bool, QuotaError> {
+        let credits = &mut self.record.credits;
+        if let Some(known) = credits.iter().find(|credit| credit.id == id) {
+            let is_same = known.amount == amount && until.is_none_or(|until| known.until == until);
+            return is_same.then_some(false).ok_or(QuotaError::CreditDiffers);
+        }
+        let quota = self.quota.as_ref().ok_or(QuotaError::Unknown)?;
+        let until = until.unwrap_or_else(|| quota.period.counts_until(now).max(self.latest));
+        if until <= now {
+            return Err(QuotaError::Expired);
+        }
+        if credits.len() >= CREDITS_MAX {
+            return Err(QuotaError::TooManyCredits);
+        }
+        credits.push(QuotaCredit {
+            id: id.to_owned(),
+            amount,
+            left: amount,
+            until,
+        });
+        credits.sort_by_key(|credit| credit.until);
+        Ok(true)
+    }
+
+    /// Tokens that are used of the window.
     pub(super) fn used(&self) -> Tokens {
-        let used = self.parts.iter().map(|part| part.used);
+        let used = self.record.parts.iter().map(|part| part.used);
         used.fold(Tokens::ZERO, Tokens::saturating_add)
+    }
+
+    /// Tokens that are left of all credits.
+    pub(super) fn credit(&self) -> Tokens {
+        let left = self.record.credits.iter().map(|credit| credit.left);
+        left.fold(Tokens::ZERO, Tokens::saturating_add)
     }
 
     /// Tokens that are left; none if it bounds nothing.
     pub(super) fn left(&self) -> Option<Tokens> {
+        Some(self.left_of_window()?.saturating_add(self.credit()))
+    }
+
+    /// The same without credits.
+    fn left_of_window(&self) -> Option<Tokens> {
         let quota = self.quota.as_ref()?;
         Some(quota.amount.saturating_sub(self.used()))
     }
@@ -153,7 +320,7 @@ impl QuotaAccount {
     pub(super) fn opens_in(&self, now: WallTime, need: Tokens) -> Option<Duration> {
         let need = need.min(self.quota.as_ref()?.amount);
         let mut left = self.left()?;
-        for part in &self.parts {
+        for part in &self.record.parts {
             if left >= need {
                 return None;
             }
@@ -165,9 +332,16 @@ impl QuotaAccount {
         None
     }
 
-    /// Time at which nothing counts any more.
-    pub(super) fn counts_until(&self) -> Option<WallTime> {
-        self.parts.back().map(|part| part.until)
+    /// Time until which it is remembered.
+    pub(super) fn lasts_until(&self) -> Option<WallTime> {
+        let counts_until = self.record.parts.last().map(|part| part.until);
+        let credit_until = self.record.credits.last().map(|credit| credit.until);
+        let told_until = self.record.ended.last().map(|window| {
+            let length = window.end.saturating_since(window.start);
+            let part = length.checked_div(EXPORT_PART).unwrap_or_default();
+            window.end.saturating_add(part)
+        });
+        counts_until.max(credit_until).max(told_until)
     }
 
     /// Part of the amount that is used, in percent; none if it bounds nothing.
@@ -187,7 +361,7 @@ impl QuotaAccount {
         // Tokens that come back are no news.
         self.threshold = if percent == 0 { 0 } else { percent.max(before) };
         (percent > before).then(|| QuotaThreshold {
-            name: self.name.clone(),
+            name: self.record.name.clone(),
             percent,
         })
     }
@@ -196,40 +370,35 @@ impl QuotaAccount {
     fn ahead(&self) -> Tokens {
         let amount = self.quota.as_ref().map_or(0, |quota| quota.amount.whole());
         let ahead = Tokens::from_whole(amount.checked_div(AHEAD_PART).unwrap_or(0));
-        ahead.min(self.left().unwrap_or(Tokens::ZERO))
+        ahead.min(self.left_of_window().unwrap_or(Tokens::ZERO))
     }
 
     /// Whether a store says that less is used than is, or much more.
     pub(super) fn is_beyond_stored(&self) -> bool {
         let ahead = self.ahead().saturating_add(self.ahead());
-        self.parts.back().is_some_and(|last| {
+        let is_last_beyond = self.record.parts.last().is_some_and(|last| {
             let stored = self.stored.filter(|stored| stored.until == last.until);
             let most = last.used.saturating_add(ahead);
             stored.is_none_or(|stored| stored.used < last.used || stored.used > most)
-        })
+        });
+        is_last_beyond || !self.is_rest_stored
     }
 
     /// Returns what is to be stored, so that the next tokens need no write.
     pub(super) fn store(&mut self) -> QuotaRecord {
         let ahead = self.ahead();
-        let mut record = self.record();
+        let mut record = self.record.clone();
         if let Some(last) = record.parts.last_mut() {
             last.used = last.used.saturating_add(ahead);
         }
         self.stored = record.parts.last().copied();
+        self.is_rest_stored = true;
         record
-    }
-
-    /// Returns what is used, for another coordinator.
-    pub(super) fn record(&self) -> QuotaRecord {
-        QuotaRecord {
-            name: self.name.clone(),
-            parts: self.parts.iter().copied().collect(),
-        }
     }
 
     /// Notes that the store does not have it.
     pub(super) fn not_stored(&mut self) {
         self.stored = None;
+        self.is_rest_stored = false;
     }
 }

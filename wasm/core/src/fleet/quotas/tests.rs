@@ -1,3 +1,5 @@
+use alloc::borrow::ToOwned as _;
+use alloc::string::ToString as _;
 use alloc::vec;
 
 use super::*;
@@ -170,4 +172,143 @@ fn a_threshold_is_reached_once_in_each_window() {
     let now = advance(&mut quotas, 1, 0);
     quotas.charge(now, tokens(8));
     assert_eq!(quotas.take_thresholds().len(), 1);
+}
+
+/// An order about a quota of an hour.
+fn order(change: QuotaChange) -> QuotaOrder {
+    QuotaOrder {
+        quota: "hour".to_owned(),
+        by: "operator".to_owned(),
+        change,
+    }
+}
+
+fn credit(id: &str, amount: u64, until_hour: Option<u64>) -> QuotaOrder {
+    order(QuotaChange::Credit {
+        id: id.to_owned(),
+        amount: tokens(amount),
+        until: until_hour.map(|hour| WallTime::from_millis((24 + hour) * HOUR_MS)),
+    })
+}
+
+#[test]
+fn a_credit_is_given_once_and_used_after_the_window() {
+    let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
+    let now = advance(&mut quotas, 0, 0);
+    for _ in 0..2 {
+        quotas
+            .change(now, Tokens::ZERO, &credit("a", 5, Some(3)))
+            .unwrap();
+    }
+    assert_eq!(quotas.left(), tokens(15));
+    let differs = quotas.change(now, Tokens::ZERO, &credit("a", 6, None));
+    assert_eq!(differs, Err(QuotaError::CreditDiffers));
+    quotas.charge(now, tokens(12));
+    let level = quotas.strictest(now).unwrap();
+    assert_eq!((level.amount, level.left), (tokens(10), tokens(3)));
+    // What is left of it holds in the next window, until it expires.
+    let now = advance(&mut quotas, 1, 0);
+    assert_eq!(quotas.left(), tokens(13));
+    // Of two, the one that expires first is used first.
+    quotas
+        .change(now, Tokens::ZERO, &credit("b", 2, None))
+        .unwrap();
+    quotas.charge(now, tokens(12));
+    advance(&mut quotas, 2, 0);
+    assert_eq!(quotas.left(), tokens(13));
+    advance(&mut quotas, 3, 0);
+    assert_eq!(quotas.left(), tokens(10));
+    let now = advance(&mut quotas, 4, 0);
+    let expired = quotas.change(now, Tokens::ZERO, &credit("c", 2, Some(4)));
+    assert_eq!(expired, Err(QuotaError::Expired));
+}
+
+#[test]
+fn a_quota_has_so_many_credits_and_changes_and_no_more() {
+    let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
+    let now = advance(&mut quotas, 0, 0);
+    let mut give = |i: u64| quotas.change(now, Tokens::ZERO, &credit(&i.to_string(), 1, None));
+    assert!((0..16).all(|i| give(i).is_ok()));
+    assert_eq!(give(16), Err(QuotaError::TooManyCredits));
+    assert_eq!(give(3), Ok(()), "known");
+    assert_eq!(quotas.left(), tokens(26));
+    let [record] = &*quotas.records() else {
+        panic!("one")
+    };
+    let ids = record
+        .events
+        .iter()
+        .map(|event| event.credit.clone().unwrap());
+    assert!(ids.eq((8..16).map(|i: u64| i.to_string())));
+}
+
+#[test]
+fn what_a_person_says_is_used_counts_beside_what_clients_hold() {
+    let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
+    let now = advance(&mut quotas, 0, 0);
+    quotas.charge(now, tokens(9));
+    let set = |used| order(QuotaChange::SetUsed(tokens(used)));
+    quotas.change(now, tokens(2), &set(0)).unwrap();
+    assert_eq!(quotas.left(), tokens(8));
+    quotas.change(now, tokens(2), &set(20)).unwrap();
+    assert_eq!(quotas.left(), Tokens::ZERO);
+    let unknown = QuotaOrder {
+        quota: "day".to_owned(),
+        ..set(1)
+    };
+    let refused = quotas.change(now, Tokens::ZERO, &unknown);
+    assert_eq!(refused, Err(QuotaError::Unknown));
+    advance(&mut quotas, 1, 0);
+    assert_eq!(quotas.left(), tokens(10));
+}
+
+#[test]
+fn windows_that_have_ended_are_remembered_a_while_and_so_many() {
+    let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
+    for hour in 0..15 {
+        let now = advance(&mut quotas, hour, u64::from(hour == 5));
+        quotas.charge(now, tokens(hour));
+    }
+    let now = advance(&mut quotas, 15, 0);
+    let [record] = &*quotas.records() else {
+        panic!("one")
+    };
+    let used: Vec<_> = record
+        .ended
+        .iter()
+        .map(|window| window.used.whole())
+        .collect();
+    // The client held one of the tokens of the fifth at its end.
+    assert_eq!(used, [3, 3, 6, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+    let hours = record
+        .ended
+        .iter()
+        .map(|window| window.end.as_millis() / HOUR_MS);
+    assert!(hours.eq(28..40));
+    // An eighth of an hour after the last of them.
+    let eighth = Duration::from_millis(HOUR_MS / 8);
+    assert_eq!(quotas.unused_at(), Some(now.saturating_add(eighth)));
+}
+
+#[test]
+fn credits_and_what_is_told_of_changes_are_stored_at_once() {
+    let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
+    let now = advance(&mut quotas, 0, 0);
+    quotas.charge(now, tokens(10));
+    quotas.store();
+    assert!(!quotas.are_beyond_stored());
+    quotas
+        .change(now, Tokens::ZERO, &credit("a", 5, None))
+        .unwrap();
+    assert!(quotas.are_beyond_stored());
+    let before = quotas.store();
+    assert!(!quotas.are_beyond_stored());
+    quotas.charge(now, tokens(2));
+    assert!(quotas.are_beyond_stored());
+    // Of two records the one with less counts.
+    let mut other = of(vec![quota(10, CalendarUnit::Hour)]);
+    advance(&mut other, 0, 0);
+    other.restore(&quotas.store(), (Tokens::ZERO, now));
+    other.merge(&before);
+    assert_eq!(other.left(), tokens(3));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::vec;
 
 use super::*;
-use crate::fleet::StoredLimit;
+use crate::fleet::{QuotaChange, QuotaError, QuotaOrder, StoredLimit};
 use crate::lease::{DrawAnswer, DrawRequest};
 use crate::quota::{Calendar, CalendarUnit, Quota, QuotaPeriod, Quotas};
 use crate::units::{WallClock, WallTime};
@@ -64,9 +64,7 @@ impl Site {
     /// Asks for the tokens of `needs` requests, which pass if there are enough. Returns the answer's draw.
     fn ask(&mut self, client: usize, needs: u64) -> DrawAnswer {
         self.now = self.now.saturating_add(Duration::from_millis(1));
-        let seconds = self.now.as_nanos() / 1_000_000_000 + self.wall_ahead;
-        let wall = WallTime::from_millis(seconds * 1000);
-        self.server.set_wall_clock(WallClock::new(self.now, wall));
+        self.read_clock();
         let name = std::format!("envoy-{client}");
         let run = ClientRun::only(ClientId::new(&name).unwrap());
         let resource = ResourceId::new("tenant/a", Unit::Requests).unwrap();
@@ -91,12 +89,8 @@ impl Site {
             .server
             .handle_refresh(self.now, &run, &resource, &request, &terms);
         let draw = answer.unwrap().draw.unwrap();
-        for change in self.server.take_bucket_changes().changes {
-            match change.bucket {
-                Some(stored) => self.store.insert(change.resource, stored),
-                None => self.store.remove(&change.resource),
-            };
-        }
+        self.store_changes();
+        let state = self.clients.entry(client).or_default();
         let tokens = draw.granted.saturating_sub(state.granted);
         state.granted = draw.granted;
         state.left = state.left.saturating_add(tokens);
@@ -106,12 +100,32 @@ impl Site {
         draw
     }
 
-    /// The coordinator is killed, and another one starts with what is stored, and learns. After a second there are
-    /// tokens of the rate again.
-    fn crash(&mut self) -> &mut Self {
+    fn read_clock(&mut self) {
+        let seconds = self.now.as_nanos() / 1_000_000_000 + self.wall_ahead;
+        let wall = WallTime::from_millis(seconds * 1000);
+        self.server.set_wall_clock(WallClock::new(self.now, wall));
+    }
+
+    fn store_changes(&mut self) {
+        for change in self.server.take_bucket_changes().changes {
+            match change.bucket {
+                Some(stored) => self.store.insert(change.resource, stored),
+                None => self.store.remove(&change.resource),
+            };
+        }
+    }
+
+    /// The coordinator is killed, and another one starts with what is stored, and learns.
+    fn restart(&mut self) {
         let epoch = Epoch(self.server.epoch().0 + 1);
         self.server = LeaseServer::new(self.now, epoch, BOUNDS, Start::Learning);
         self.server.keep_buckets(self.now, self.store.clone());
+        self.read_clock();
+    }
+
+    /// The same; after a second there are tokens of the rate again.
+    fn crash(&mut self) -> &mut Self {
+        self.restart();
         // Its bucket begins when it is first asked for.
         self.ask(0, 0);
         self.after(1)
@@ -227,9 +241,7 @@ fn costs_that_are_known_late_count() {
 fn a_fast_limits_burst_does_not_come_again_with_a_crash() {
     let mut site = Site::hourly(50, 1000);
     site.ask(0, 50);
-    let epoch = Epoch(site.server.epoch().0 + 1);
-    site.server = LeaseServer::new(site.now, epoch, BOUNDS, Start::Learning);
-    site.server.keep_buckets(site.now, site.store.clone());
+    site.restart();
     site.ask(0, 50);
     assert_eq!(site.passed, 50);
 }
@@ -294,4 +306,63 @@ fn what_a_store_knows_beyond_a_lease_table_that_was_taken_over_counts() {
     site.passed = 30;
     site.ask(1, 50);
     assert_eq!(site.passed, 50);
+}
+
+#[test]
+fn a_person_sees_and_changes_what_is_used_also_without_clients() {
+    let mut site = Site::hourly(1000, 50);
+    let id = ResourceId::new("tenant/a", Unit::Requests).unwrap();
+    let limit = site.limit.clone();
+    let order = |change| QuotaOrder {
+        quota: "hour".into(),
+        by: "operator".into(),
+        change,
+    };
+    let set = order(QuotaChange::SetUsed(Tokens::from_whole(40)));
+    let change = |site: &mut Site, order: &QuotaOrder| {
+        let terms = Terms::of(&limit);
+        let outcome = site.server.handle_quota_order(site.now, &id, &terms, order);
+        site.store_changes();
+        outcome
+    };
+    let used = |site: &Site| {
+        let usage = site.server.quota_usage(site.now, &id, &limit);
+        let [one] = &*usage else { panic!("one quota") };
+        (one.used.whole(), one.left.whole())
+    };
+    site.read_clock();
+    assert_eq!(used(&site), (0, 50));
+    change(&mut site, &set).unwrap();
+    assert_eq!(used(&site), (40, 10));
+    site.restart();
+    assert_eq!(used(&site), (40, 10), "as the store says");
+    assert_eq!(site.server.accounts_after(&id, 9).len(), 0);
+    let first = ResourceId::new("a", Unit::Requests).unwrap();
+    assert!(site.server.accounts_after(&first, 9).contains(&id));
+    let credit = order(QuotaChange::Credit {
+        id: "ticket 7".into(),
+        amount: Tokens::from_whole(5),
+        until: None,
+    });
+    for _ in 0..2 {
+        change(&mut site, &credit).unwrap();
+        site.restart();
+    }
+    assert_eq!(used(&site), (40, 15));
+    site.ask(0, 0);
+    site.after(1);
+    for _ in 0..10 {
+        site.ask(0, 4);
+    }
+    assert_eq!(site.passed, 15);
+    let day = QuotaOrder {
+        quota: "day".into(),
+        ..set
+    };
+    assert_eq!(change(&mut site, &day), Err(QuotaError::Unknown));
+    // Also what nobody asks for ends with its window.
+    site.now = site.now.saturating_add(Duration::from_secs(HOUR));
+    assert_eq!(used(&site), (0, 50));
+    site.after(HOUR);
+    assert_eq!(site.server.resource_count(), 0);
 }
