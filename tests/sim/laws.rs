@@ -1,5 +1,6 @@
 //! DESIGN's laws, one file each, checked after every event of every run.
 
+mod f4_quotas;
 mod lasting;
 mod law1_never_more_than_the_capacity;
 mod law2_gets_at_most_wants;
@@ -51,6 +52,13 @@ struct Busy {
 
 /// Returns the laws that a fleet keeps.
 pub(crate) fn of(plan: &Plan) -> Vec<Box<dyn Law>> {
+    if !plan.limit_of(0).quotas.is_empty() {
+        // The others are about leases, which a limit with a quota has none of.
+        return vec![
+            Box::new(f4_quotas::LawF4::default()),
+            Box::new(nothing_leaks::NothingLeaks),
+        ];
+    }
     let (always, ms) = (Duration::ZERO, Duration::from_millis(1));
     let mut laws: Vec<Box<dyn Law>> = match plan.is_tree() {
         true => vec![

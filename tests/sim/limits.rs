@@ -9,6 +9,7 @@ use tollgate_config::Config;
 use tollgate_config::catalog::Catalog;
 use tollgate_core::lease::Unit;
 use tollgate_core::limit::{Limit, SafeCapacity};
+use tollgate_core::quota::Quota;
 use tollgate_core::units::{Capacity, MICRO};
 use tollgate_sim::limits::{LimitSource, PoolOfUnit, ScopeLimits, UnitLimit};
 
@@ -160,6 +161,14 @@ fn limit_spec(unit: Unit, limit: &Limit) -> Value {
     let fields = fields.map(|(name, value)| (name.to_owned(), value));
     let mut spec: Map<String, Value> = fields.collect();
     spec.insert("algorithm".to_owned(), limit.algorithm.name().into());
+    if !limit.quotas.is_empty() {
+        let quota = |quota: &Quota| {
+            let amount = quota.amount.as_micros() as f64 / MICRO as f64;
+            json!({"amount": amount, "per": quota.period.to_string()})
+        };
+        let quotas: Vec<_> = limit.quotas.iter().map(quota).collect();
+        spec.insert("quota".to_owned(), json!(quotas));
+    }
     if unit.is_concurrency() {
         spec.insert("max".to_owned(), capacity)
     } else {

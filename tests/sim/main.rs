@@ -29,6 +29,8 @@ const SEEDS: Range<u64> = 0..400;
 const SEEDS_OF_OTHER_UNITS: Range<u64> = 0..200;
 /// Seeds of runs where shares depend on what processes use.
 const SEEDS_OF_USAGE: Range<u64> = 0..100;
+/// Seeds of runs with quotas.
+const SEEDS_OF_QUOTAS: Range<u64> = 0..100;
 /// Seeds of trees of coordinators, with processes that count all units.
 const SEEDS_OF_TREES: Range<u64> = 0..150;
 /// Seeds of trees where shares depend on what processes use.
@@ -56,6 +58,11 @@ fn the_laws_hold_for_other_units() {
 #[test]
 fn the_laws_hold_for_shares_by_usage() {
     seeds::the_laws_hold(SEEDS_OF_USAGE, Plan::of_usage, |_| Vec::new());
+}
+
+#[test]
+fn the_laws_hold_for_quotas() {
+    seeds::the_laws_hold(SEEDS_OF_QUOTAS, Plan::of_quotas, |_| Vec::new());
 }
 
 #[test]

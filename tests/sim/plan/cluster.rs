@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
-use tollgate_core::units::Capacity;
+use tollgate_core::quota::{Calendar, CalendarUnit, Quota, QuotaPeriod, Quotas};
+use tollgate_core::units::{Capacity, Tokens};
 use tollgate_sim::random::Random;
-use tollgate_sim::scenario::{CoordinatorSpec, EventSpec, Span};
+use tollgate_sim::scenario::{CoordinatorSpec, EventSpec, NoLease, Span};
 
 use super::parts::{self, Client, Draft, ProcessSettings, ms};
 use super::{Plan, Work};
@@ -14,6 +15,9 @@ use crate::limits::{GROUP, GroupLimit, LimitsFile, set_capacity};
 
 /// End of the time in which faults happen.
 const FAULTS_END: Duration = Duration::from_secs(20);
+/// Start of the faults of fleets with quotas, and the end of these fleets, after that of the third minute.
+const QUOTA_FAULTS_FROM: Duration = Duration::from_secs(45);
+const QUOTA_DURATION: Span = Span::from_secs(181);
 /// The longest absence of a coordinator or a connection.
 const AWAY_MAX: u64 = 15_000;
 /// Names of the members of the pool.
@@ -73,6 +77,41 @@ impl Plan {
         }
         draft.scale(work.usual());
         draft.finish(&mut random, seed, work)
+    }
+
+    /// Returns the plan of `seed` where a limit has a quota of a minute, and faults go on from before the end of the
+    /// first one. The last minute is without.
+    pub(crate) fn of_quotas(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let more = &mut Random::new(seed.rotate_left(24));
+        let mut draft = Cluster::new(&mut random, seed, 1);
+        (draft.pooled, draft.changes) = (None, Vec::new());
+        let per_second = more.between(1, 2 * draft.limit.capacity.as_f64() as u64);
+        let quota = Quota {
+            amount: Tokens::from_whole(30 * per_second),
+            period: QuotaPeriod::Calendar(Calendar::utc(CalendarUnit::Minute)),
+        };
+        draft.limit = Limit {
+            algorithm: Algorithm::FairShare,
+            safe: SafeCapacity::Fixed(Capacity::ZERO),
+            // A request waits no longer for its token than until it gives up.
+            burst: draft.limit.burst.max(Tokens::from_whole(100)),
+            quotas: Quotas::new(vec![quota]),
+            ..draft.limit
+        };
+        let mut plan = draft.finish(&mut random, seed, Work::Requests);
+        let scenario = &mut plan.scenario;
+        for envoy in &mut scenario.envoys {
+            envoy.no_lease = NoLease::Pessimistic;
+            // Each request waits for its token.
+            envoy.first_lease_wait = Span::from_secs(1);
+        }
+        for event in &mut scenario.events {
+            event.at = Span(event.at.0 + QUOTA_FAULTS_FROM);
+        }
+        scenario.network.calm_from = Span(scenario.network.calm_from.0 + QUOTA_FAULTS_FROM);
+        scenario.duration = QUOTA_DURATION;
+        plan
     }
 
     /// Returns the plan of `seed` where shares depend on what processes use. Priorities mean nothing to such

@@ -1,0 +1,78 @@
+//! Law F4: no window of a quota gives more than its amount, whatever is killed; and what it has left can be used.
+//!
+//! Safe capacity comes on top: it counts afterwards.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::client::LeaseState;
+use tollgate_sim::{ClientKey, tokens};
+
+use super::Law;
+use crate::fleet::Fleet;
+
+/// Length of the quotas' windows, which begin with the simulated wall clock's minutes.
+const MINUTE: u64 = 60;
+
+#[derive(Default)]
+pub(crate) struct LawF4 {
+    minute: u64,
+    /// Tokens that were granted and spent in this minute.
+    spent: u64,
+    /// Tokens of the last whole minute.
+    before: u64,
+    /// Whether a process had a lease after its last event, also an empty one of a process that draws.
+    connected: BTreeMap<ClientKey, bool>,
+}
+
+// === impl LawF4 ===
+
+impl Law for LawF4 {
+    fn name(&self) -> &'static str {
+        "law F4, no window gives more than its amount"
+    }
+
+    fn check(&mut self, fleet: &Fleet) -> Result<(), String> {
+        let minute = fleet.elapsed().as_secs() / MINUTE;
+        if minute > self.minute {
+            (self.before, self.spent) = (self.spent, 0);
+            self.minute = minute;
+        }
+        for client in fleet.simulation.touched_clients() {
+            let is_connected = client.state() != LeaseState::NoLease;
+            let was_connected = self.connected.insert(client.key(), is_connected);
+            if is_connected && was_connected == Some(true) {
+                self.spent += client.spent().admitted;
+            }
+        }
+        let amount = amount(fleet);
+        if self.spent as f64 > amount {
+            return Err(format!("{} of {amount} passed in a window", self.spent));
+        }
+        Ok(())
+    }
+
+    /// The last whole minute was without faults.
+    fn finish(&mut self, fleet: &Fleet) -> Result<(), String> {
+        let plan = &fleet.plan;
+        let demand = fleet.simulation.clients().map(|client| client.asked_for());
+        let offered = demand.sum::<f64>() * MINUTE as f64;
+        let limit = plan.limit_of(0);
+        let earned = limit.capacity.as_f64() * MINUTE as f64;
+        // Each Envoy may hold a token that it does not need.
+        let lost = plan.scenario.envoys.len() as f64;
+        let least = amount(fleet).min(offered).min(earned) * 0.94 - lost - 1.0;
+        if (self.before as f64) < least {
+            return Err(format!("{} passed in a minute, not {least}", self.before));
+        }
+        Ok(())
+    }
+}
+
+fn amount(fleet: &Fleet) -> f64 {
+    fleet
+        .plan
+        .limit_of(0)
+        .quotas
+        .least()
+        .map_or(f64::MAX, tokens)
+}
