@@ -36,7 +36,7 @@ pub(super) fn open_store(
 pub(super) fn open_buckets(config: &Config) -> Option<Arc<dyn BucketStore>> {
     #[cfg(feature = "etcd")]
     if let Some(cluster) = &config.cluster {
-        return Some(Arc::new(EtcdBuckets::new(&cluster.etcd)));
+        return Some(Arc::new(EtcdBuckets::new(&cluster.etcd, cluster.shards)));
     }
     let (path, _) = config.store_path()?;
     let mut name = path.clone();

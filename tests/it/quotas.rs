@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
+use tollgate_net::clock::unix_time;
 use tollgate_tests::connection::get_once;
 use tollgate_tests::envoy::Envoy;
 use tollgate_tests::filter::{TENANT_HEADER, by_tenant};
-use tollgate_tests::load::{Flow, Load};
+use tollgate_tests::load::{Flow, Load, sum};
+use tollgate_tests::record::BIN;
 
 use crate::coordinators::ExampleCluster;
 use crate::fleet_bucket::{admitted, three_envoys};
@@ -82,6 +84,51 @@ async fn kills(test: &TestContext) -> Result<()> {
     }
     eprintln!("{passed} of 300");
     ensure!((297..=300).contains(&passed), "{passed} of 300");
+    Ok(())
+}
+
+/// A minute's amount.
+const MINUTE: u64 = 600;
+
+#[test]
+#[ignore = "takes two to three minutes"]
+fn a_window_begins_at_once_and_with_nothing_of_the_one_before() {
+    run_test(
+        "a_window_begins_at_once_and_with_nothing_of_the_one_before",
+        window_end,
+    );
+}
+
+/// Two Envoys that are asked for eight times the amount.
+async fn window_end(test: &TestContext) -> Result<()> {
+    let config = format!(
+        "limits: [{{match: 'tenant/*', requests: {{quota: {{amount: {MINUTE}, per: minute}}, safe: 0}}}}]\n"
+    );
+    let coordinator = test.coordinator(&config).await?;
+    let plugin = by_tenant(&json!({"no_lease": "pessimistic"}));
+    let mut flows = Vec::new();
+    let mut envoys = Vec::new();
+    for name in ["envoy-0", "envoy-1"] {
+        let envoy = test.envoy(name, 1, &coordinator, &plugin).await?;
+        flows.push(Flow::new(envoy.address(), "acme", 40.0));
+        envoys.push(envoy);
+    }
+    let since_minute = unix_time().as_secs_f64() % 60.0;
+    let load = Load::start(flows);
+    let first_end = Duration::from_secs_f64(60.0 - since_minute);
+    let ends = [first_end, first_end + s(60.0)];
+    load.run_until(ends[1] + s(15.0)).await;
+    let record = sum(&load.stop().await?);
+    let passed = record.within(ends[0]..ends[1]).admitted;
+    ensure!(passed == MINUTE, "{passed} of {MINUTE} in a whole minute");
+    for end in ends {
+        let before = record.within(end - s(5.0)..end - BIN).admitted;
+        ensure!(before == 0, "{before} passed at the end of a window");
+        // The load is known by bins.
+        let soon = record.within(end - BIN..end + s(0.2) + BIN).admitted;
+        eprintln!("{soon} passed within 0.2 s of a window's beginning");
+        ensure!(soon > 0, "nothing passed within 0.2 s");
+    }
     Ok(())
 }
 

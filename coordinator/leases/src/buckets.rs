@@ -4,6 +4,7 @@
 //! JSON, with the wall clock's time at which it was true.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::time::Duration;
 
@@ -145,25 +146,27 @@ fn key(resource: &ResourceId) -> String {
     format!("{}/{}", resource.unit.name(), resource.scope)
 }
 
-/// The buckets of records at `now`, and the keys of those that are full. One that cannot be read is skipped: a
-/// newer version may have written it.
-fn read<'a>(
+/// The buckets of records at `now`, and the keys of those that are full; of a record its key, its resource and its
+/// bytes. One that cannot be read is skipped: a newer version may have written it.
+fn read<'a, K>(
     now: Duration,
-    records: impl IntoIterator<Item = (&'a str, &'a [u8])>,
-) -> (StoredBuckets, Vec<String>) {
+    records: impl IntoIterator<Item = (K, &'a str, &'a [u8])>,
+) -> (StoredBuckets, Vec<K>) {
     let mut buckets = StoredBuckets::new();
     let mut over = Vec::new();
-    for (key, record) in records {
+    for (key, resource, record) in records {
         let record: Option<BucketRecord> = serde_json::from_slice(record).ok();
-        let Some((resource, record)) = parse(key).zip(record) else {
-            tracing::warn!(key, "buckets: skipped a record that cannot be read");
+        let Some((id, record)) = parse(resource).zip(record) else {
+            tracing::warn!(resource, "buckets: skipped a record that cannot be read");
             continue;
         };
-        match record.at(now) {
-            Some(bucket) => {
-                buckets.insert(resource, bucket);
-            }
-            None => over.push(key.to_owned()),
+        let Some(stored) = record.at(now) else {
+            over.push(key);
+            continue;
+        };
+        match buckets.entry(id) {
+            Entry::Occupied(mut known) => known.get_mut().merge(stored),
+            Entry::Vacant(place) => drop(place.insert(stored)),
         }
     }
     (buckets, over)

@@ -4,6 +4,7 @@
 //! when it stays full the caller gets an error. A command that only asks is skipped once its caller has gone.
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tollgate_config::catalog::{ResolvedScope, Resolver};
@@ -221,6 +222,12 @@ impl Driver {
         if self.resolver.update() {
             self.server.forget_vacancy();
         }
+    }
+
+    /// Whether `scope` belongs to this shard.
+    fn is_home(&mut self, scope: &Arc<str>) -> bool {
+        self.origin.shard.is_none()
+            || check_home(self.origin, self.shards, self.resolver.resolve(scope)).is_ok()
     }
 
     fn refresh_scope(

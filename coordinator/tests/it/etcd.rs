@@ -8,6 +8,7 @@ use std::time::Duration;
 use etcd_client::{Client, ConnectOptions};
 use tempfile::TempDir;
 
+mod buckets;
 mod link;
 mod shared;
 mod store;

@@ -40,7 +40,7 @@ fn burn_down(quota: &QuotaView) -> Markup {
     };
     let (now, used) = (percents(passed), percents(quota.used_part()));
     let pace = quota.used_part() / passed.max(f64::EPSILON);
-    let led_to = (percents(pace.max(1.0).recip()), percents(pace));
+    let led_to = (percents(pace.max(1.0).recip().max(passed)), percents(pace));
     html! {
         svg.burn viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true" {
             rect.room width="100" height="100" {}

@@ -61,7 +61,8 @@ fn a_quota_is_drawn_down_to_where_its_pace_leads() {
         (50.0, 1250, "M25.0 50.0L50.0 100.0"),
         (20.0, 1500, "M50.0 20.0L100.0 40.0"),
         (0.0, 1000, "M0.0 0.0L100.0 0.0"),
-        (120.0, 1900, "M90.0 100.0L75.0 100.0"),
+        (80.0, 1500, "M50.0 80.0L62.5 100.0"),
+        (120.0, 1900, "M90.0 100.0L90.0 100.0"),
     ];
     for (used, at_ms, path) in rows {
         let page = quota::quotas("requests", &[quota(used, at_ms)]).into_string();

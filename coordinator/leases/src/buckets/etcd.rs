@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::num::NonZeroU16;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,11 +28,12 @@ const PAGE_LEN: i64 = 400;
 /// Changes in one transaction: etcd takes 128 at most by default.
 const CHANGES_MAX: usize = 100;
 
-/// Keeps buckets in etcd, those of a shard together.
+/// Keeps buckets in etcd, those of a shard together, below the number of shards that there were.
 #[derive(Debug)]
 pub struct EtcdBuckets {
     link: EtcdLink,
     prefix: String,
+    shards: NonZeroU16,
     /// Revision of the last write of each shard; none after one that may still be made: it must not be made
     /// after the next one.
     written: Mutex<BTreeMap<ShardId, i64>>,
@@ -40,18 +42,29 @@ pub struct EtcdBuckets {
 // === impl EtcdBuckets ===
 
 impl EtcdBuckets {
-    /// Keeps them in the etcd of `config`.
-    pub fn new(config: &EtcdConfig) -> Self {
+    /// Keeps them in the etcd of `config`, of a cluster with so many shards.
+    pub fn new(config: &EtcdConfig, shards: NonZeroU16) -> Self {
         Self {
             link: EtcdLink::new(config.clone()),
             prefix: config.prefix.clone(),
+            shards,
             written: Mutex::default(),
         }
     }
 
+    /// The folder of the buckets of all shards, whichever number there was.
+    fn root(&self) -> String {
+        format!("{}/buckets/", self.prefix)
+    }
+
+    /// That of as many shards as there are now.
+    fn all_shards(&self) -> String {
+        format!("{}{:05}/", self.root(), self.shards)
+    }
+
     fn folder(&self, origin: Origin) -> String {
         let shard = origin.shard.unwrap_or_default();
-        format!("{}/shards/{shard}/buckets/", self.prefix)
+        format!("{}{shard}/", self.all_shards())
     }
 
     /// The key that each write of a shard puts.
@@ -83,14 +96,12 @@ impl EtcdBuckets {
         Compare::value(term, CompareOp::Equal, epoch.to_string())
     }
 
-    /// All records in `folder`, in pages.
-    async fn records(&self, folder: &str) -> Result<Vec<KeyValue>, EtcdError> {
-        // `0` comes after `/`.
-        let end = format!("{}0", folder.trim_end_matches('/'));
-        let mut from = folder.as_bytes().to_vec();
+    /// All records in the folders from `first` until before `end`, in pages.
+    async fn records(&self, first: &str, end: &str) -> Result<Vec<KeyValue>, EtcdError> {
+        let mut from = first.as_bytes().to_vec();
         let mut records = Vec::new();
         loop {
-            let options = GetOptions::new().with_range(end.clone());
+            let options = GetOptions::new().with_range(end);
             let options = options.with_limit(PAGE_LEN);
             let page = self.link.call(LOAD_LIMIT, async |client| {
                 client.kv_client().get(from, Some(options)).await
@@ -149,17 +160,26 @@ impl EtcdBuckets {
 #[tonic::async_trait]
 impl BucketStore for EtcdBuckets {
     async fn load(&self, origin: Origin, now: Duration) -> Result<StoredBuckets, BucketStoreError> {
-        let folder = self.folder(origin);
-        let loaded = self.records(&folder).await;
-        let records = loaded.map_err(|error| self.failed(&error))?;
+        let (root, all, own) = (self.root(), self.all_shards(), self.folder(origin));
+        // Those of other numbers of shards stay until they are full: any of them may be of this shard now.
+        let ranges = [
+            (&root, all.clone()),
+            (&own, end_of(&own)),
+            (&end_of(&all), end_of(&root)),
+        ];
+        let mut records = Vec::new();
+        for (first, end) in ranges {
+            let found = self.records(first, &end).await;
+            records.extend(found.map_err(|error| self.failed(&error))?);
+        }
         let records = records.iter().filter_map(|record| {
-            let key = record.key_str().ok()?.strip_prefix(&folder)?;
-            Some((key, record.value()))
+            let key = record.key_str().ok()?;
+            let resource = key.strip_prefix(&root)?.splitn(3, '/').nth(2)?;
+            Some((key, resource, record.value()))
         });
         let (buckets, over) = read(now, records);
         for over in over.chunks(CHANGES_MAX) {
-            let keys = over.iter().map(|key| format!("{folder}{key}"));
-            let changes = keys.map(|key| TxnOp::delete(key, None)).collect();
+            let changes = over.iter().map(|key| TxnOp::delete(*key, None)).collect();
             if let Err(error) = self.make(origin, changes).await {
                 tracing::warn!(%error, "buckets: cannot drop those that are full");
                 break;
@@ -196,4 +216,11 @@ impl BucketStore for EtcdBuckets {
     fn timed_out(&self) -> BucketStoreError {
         self.failed(&EtcdError::Timeout(WRITE_LIMIT))
     }
+}
+
+// === free functions ===
+
+/// The key after all in `folder`: `0` comes after `/`.
+fn end_of(folder: &str) -> String {
+    format!("{}0", folder.trim_end_matches('/'))
 }

@@ -159,7 +159,10 @@ fn load(database: &Database, now: Duration) -> Result<(StoredBuckets, Vec<String
         records.push((key.value().to_owned(), record.value().to_owned()));
     }
     let records = records.iter();
-    Ok(read(now, records.map(|(key, record)| (&**key, &**record))))
+    Ok(read(
+        now,
+        records.map(|(key, record)| (key.clone(), &**key, &**record)),
+    ))
 }
 
 fn write(

@@ -79,6 +79,7 @@ fn what_cannot_be_read_is_skipped_and_stays() {
         ("apples/tenant/a", &*record),
         ("requests/tenant/c", b"{}"),
     ];
+    let records = records.map(|(resource, record)| (resource, resource, record));
     let (buckets, over) = read(NOW, records);
     assert_eq!(buckets, [(resource("tenant/a/b"), bucket(4))].into());
     assert_eq!(over, [""; 0]);

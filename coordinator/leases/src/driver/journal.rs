@@ -228,7 +228,9 @@ impl Driver {
         if let Some(store) = self.journal.store.clone() {
             let stored = load(&*store, self.origin).await;
             self.journal.is_unread = stored.is_none();
-            let stored = stored.unwrap_or_default();
+            let mut stored = stored.unwrap_or_default();
+            // Of another number of shards some are those of others.
+            stored.retain(|id, _| self.is_home(&id.scope));
             self.server.keep_buckets(self.clock.now(), stored);
         }
     }

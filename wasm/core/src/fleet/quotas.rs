@@ -110,6 +110,36 @@ pub struct QuotaThreshold {
     pub percent: u64,
 }
 
+// === impl QuotaRecord ===
+
+impl QuotaRecord {
+    /// Takes what another record says is used, where that is more.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for more in &other.parts {
+            match self.parts.iter_mut().find(|part| part.until == more.until) {
+                Some(part) => part.used = part.used.max(more.used),
+                None => self.parts.push(*more),
+            }
+        }
+        self.parts.sort_unstable_by_key(|part| part.until);
+        for credit in &other.credits {
+            match self.credits.iter_mut().find(|known| known.id == credit.id) {
+                Some(known) => known.left = known.left.min(credit.left),
+                None => self.credits.push(credit.clone()),
+            }
+        }
+        self.credits.sort_by_key(|credit| credit.until);
+        let last_end = |record: &Self| record.ended.last().map(|window| window.end);
+        if last_end(self) < last_end(other) {
+            self.ended.clone_from(&other.ended);
+        }
+        let last_change = |record: &Self| record.events.last().map(|event| event.at);
+        if last_change(self) < last_change(other) {
+            self.events.clone_from(&other.events);
+        }
+    }
+}
+
 // === impl QuotaLevel ===
 
 impl QuotaLevel {

@@ -66,6 +66,22 @@ pub(super) struct Stored {
 // === impl StoredLimit ===
 
 impl StoredLimit {
+    /// Takes what another record says of the same limit, where less is left.
+    pub fn merge(&mut self, other: Self) {
+        let lasts = self.bucket.lasts.max(other.bucket.lasts);
+        if other.bucket.missing() > self.bucket.missing() {
+            self.bucket = other.bucket;
+        }
+        self.bucket.lasts = lasts;
+        for record in other.quotas {
+            let mut known = self.quotas.iter_mut();
+            match known.find(|known| known.name == record.name) {
+                Some(known) => known.merge(&record),
+                None => self.quotas.push(record),
+            }
+        }
+    }
+
     /// The same when so much time has passed since.
     #[must_use]
     pub fn after(&self, time: Duration) -> Self {

@@ -82,36 +82,7 @@ impl QuotaAccount {
 
     /// Takes what another coordinator says is used, where that is more.
     pub(super) fn merge(&mut self, other: &QuotaRecord) {
-        let record = &mut self.record;
-        for more in &other.parts {
-            match record
-                .parts
-                .iter_mut()
-                .find(|part| part.until == more.until)
-            {
-                Some(part) => part.used = part.used.max(more.used),
-                None => record.parts.push(*more),
-            }
-        }
-        record.parts.sort_unstable_by_key(|part| part.until);
-        for credit in &other.credits {
-            match record
-                .credits
-                .iter_mut()
-                .find(|known| known.id == credit.id)
-            {
-                Some(known) => known.left = known.left.min(credit.left),
-                None => record.credits.push(credit.clone()),
-            }
-        }
-        let last_end = |record: &QuotaRecord| record.ended.last().map(|window| window.end);
-        if last_end(record) < last_end(other) {
-            record.ended.clone_from(&other.ended);
-        }
-        let last_change = |record: &QuotaRecord| record.events.last().map(|event| event.at);
-        if last_change(record) < last_change(other) {
-            record.events.clone_from(&other.events);
-        }
+        self.record.merge(other);
     }
 
     /// Forgets at `now` what does not count any more. Tokens that clients hold are part of what is used from now on.
