@@ -104,7 +104,8 @@ fn items((rule, status): &(&str, LimitStatus)) -> impl Iterator<Item = Item> {
             name: quota_name(rule),
             quota,
             window,
-            left: level.left.whole(),
+            // With credits there may be more.
+            left: level.left.min(level.amount).whole(),
             full_in: Some(level.resets_in),
         }
     });

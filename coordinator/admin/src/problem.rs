@@ -176,7 +176,9 @@ impl RestError {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Refused(_) | Self::Drain(_) => StatusCode::CONFLICT,
-            Self::Quota(QuotaFault::Refused(QuotaError::Unknown)) => StatusCode::NOT_FOUND,
+            Self::Quota(QuotaFault::Refused(QuotaError::Unknown | QuotaError::NoCredit)) => {
+                StatusCode::NOT_FOUND
+            }
             Self::Quota(QuotaFault::Refused(QuotaError::Expired)) => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }

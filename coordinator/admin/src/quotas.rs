@@ -6,7 +6,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
+use tollgate_core::fleet::QuotaOrder;
 use tollgate_leases::{QuotaPage, ScopeQuotas};
+use tollgate_observe::logging::AUDIT;
 use tollgate_proto::v1;
 use utoipa::ToSchema;
 
@@ -136,7 +138,9 @@ pub(super) async fn change(
         view::<ChangeOutcome>,
     );
     let (there, unanswered) = answers.await;
-    match there.into_iter().next() {
+    // One that is not the master may not know the quota yet.
+    let best = there.into_iter().min_by_key(ChangeOutcome::status);
+    match best {
         Some(ChangeOutcome::Changed(quotas)) => Ok(Json(quotas)),
         Some(ChangeOutcome::Refused { status, detail }) => {
             Err(RestError::AtPeer { status, detail })
@@ -153,14 +157,14 @@ async fn change_here(
     spec: &QuotaChangeSpec,
 ) -> Result<Option<QuotasView>, RestError> {
     let (resource, order) = spec.order(&app.parts.writer.catalog(), scope, by)?;
-    let changed = app.parts.shards.change_quota(&resource, &order).await?;
-    match changed {
-        Some(changed) => {
-            changed?;
-            own(app, scope).await
-        }
-        None => Ok(None),
-    }
+    let Some(changed) = app.parts.shards.change_quota(&resource, &order).await? else {
+        return Ok(None);
+    };
+    let QuotaOrder { quota, by, change } = order;
+    let (unit, is_done) = (resource.unit.name(), changed.is_ok());
+    tracing::info!(target: AUDIT, by, ?scope, unit, quota, ?change, is_done, "quota: order");
+    changed?;
+    own(app, scope).await
 }
 
 /// The same for another node, which tells what it refuses.

@@ -43,7 +43,7 @@ pub(crate) struct List {
 }
 
 /// Entries of a page `P`, and the name after which the list goes on.
-pub(crate) type Parts<P, E> = fn(&mut P) -> (&mut Vec<E>, &mut Option<String>);
+type Parts<P, E> = fn(&mut P) -> (&mut Vec<E>, &mut Option<String>);
 
 /// Cells of a row, each with its column.
 type Row = Vec<(&'static str, String)>;
@@ -51,15 +51,6 @@ type Row = Vec<(&'static str, String)>;
 // === impl List ===
 
 impl List {
-    /// All of `kind`.
-    pub(crate) fn whole(kind: Kind) -> Self {
-        Self {
-            kind,
-            limit: usize::MAX,
-            after: None,
-        }
-    }
-
     pub(crate) fn run(self, client: &Client, json: bool) -> Result<(), Failure> {
         match self.kind {
             Kind::Group => {
@@ -123,7 +114,7 @@ impl List {
     }
 
     /// Reads page after page into one, until there are enough entries.
-    pub(crate) fn fetch<P: DeserializeOwned, E>(
+    fn fetch<P: DeserializeOwned, E>(
         &self,
         client: &Client,
         parts: Parts<P, E>,

@@ -8,6 +8,9 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
+/// Start of the year 10 000, in seconds since 1970.
+const YEAR_10_000: u64 = 253_402_300_800;
+
 /// Rows under a header, on standard output: with lines on a terminal, else in plain columns.
 pub(crate) fn table(header: &str, rows: Vec<Vec<String>>) -> Result<(), Failure> {
     let text = render(header, rows, io::stdout().is_terminal());
@@ -98,6 +101,8 @@ pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
 /// A time in seconds since 1970, as a date.
 pub(crate) fn time(since_1970: u64) -> String {
     let time = UNIX_EPOCH.checked_add(Duration::from_secs(since_1970));
+    // Later ones cannot be written.
+    let time = time.filter(|_| since_1970 < YEAR_10_000);
     let time = time.map(|time| humantime::format_rfc3339_seconds(time).to_string());
     time.unwrap_or_else(|| since_1970.to_string())
 }

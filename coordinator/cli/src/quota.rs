@@ -24,6 +24,7 @@ Examples:
   tollgate quota credit group/gold 1M --id promotion --for 90d --per month
   tollgate quota set-used tenant/acme 4200
       As another limiter has counted before.
+  tollgate quota withdraw group/gold --id promotion --per month
   tollgate quota reset tenant/acme
   tollgate quota export --format csv > usage.csv
       The use of each scope, of this window and of earlier ones.";
@@ -67,6 +68,15 @@ enum Command {
         #[arg(long = "for", value_name = "TIME")]
         time: Option<humantime::Duration>,
     },
+    /// Take back what is left of a credit.
+    Withdraw {
+        #[command(flatten)]
+        which: Which,
+
+        /// Id of the credit.
+        #[arg(long)]
+        id: String,
+    },
     Export(export::Export),
 }
 
@@ -106,6 +116,9 @@ impl Quota {
                     credit["until"] = json!(end.as_secs());
                 }
                 which.change(client, as_json, json!({ "credit": credit }))
+            }
+            Command::Withdraw { which, id } => {
+                which.change(client, as_json, json!({"withdraw": id}))
             }
             Command::Export(export) => export.run(client, as_json),
         }

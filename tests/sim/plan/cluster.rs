@@ -7,7 +7,7 @@ use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
 use tollgate_core::quota::{Calendar, CalendarUnit, Quota, QuotaPeriod, Quotas};
 use tollgate_core::units::{Capacity, Tokens};
 use tollgate_sim::random::Random;
-use tollgate_sim::scenario::{CoordinatorSpec, EventSpec, NoLease, Span};
+use tollgate_sim::scenario::{CoordinatorSpec, EventSpec, NoLease, Share, Span};
 
 use super::parts::{self, Client, Draft, ProcessSettings, ms};
 use super::{Plan, Work};
@@ -105,6 +105,7 @@ impl Plan {
             envoy.no_lease = NoLease::Pessimistic;
             // Each request waits for its token.
             envoy.first_lease_wait = Span::from_secs(1);
+            envoy.gives_up = Share(0.0);
         }
         for event in &mut scenario.events {
             event.at = Span(event.at.0 + QUOTA_FAULTS_FROM);

@@ -19,8 +19,14 @@ pub const QUOTAS_MAX: usize = 4;
 /// Parts into which a rolling window is divided: what was used counts for one to two of them longer.
 const ROLLING_PARTS: u64 = 64;
 
-/// Units in which the length of a rolling window is named, in milliseconds: the first in which it is whole.
-const ROLLING_UNITS_MS: [(u128, &str); 3] = [(3_600_000, "h"), (60_000, "m"), (1000, "s")];
+/// Units in which the length of a rolling window is named, in milliseconds: the first in which it is whole, and so many
+/// at least.
+const ROLLING_UNITS_MS: [(u128, u128, &str); 4] = [
+    (86_400_000, 2, "d"),
+    (3_600_000, 1, "h"),
+    (60_000, 1, "m"),
+    (1000, 1, "s"),
+];
 
 /// Amount that may be used within each window.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,10 +142,12 @@ impl fmt::Display for QuotaPeriod {
             Self::Calendar(calendar) => calendar.fmt(f),
             Self::Rolling(length) => {
                 let ms = length.as_millis();
-                let of_unit = |(unit_ms, name)| Some((ms.checked_div(unit_ms)?, unit_ms, name));
-                let mut units = ROLLING_UNITS_MS.into_iter().filter_map(of_unit);
-                let whole = units.find(|(count, unit_ms, _)| count.saturating_mul(*unit_ms) == ms);
-                let (count, _, name) = whole.unwrap_or((ms, 1, "ms"));
+                let of_unit = |(unit_ms, least, name)| {
+                    let count = ms.checked_div(unit_ms).filter(|count| *count >= least)?;
+                    (count.checked_mul(unit_ms)? == ms).then_some((count, name))
+                };
+                let whole = ROLLING_UNITS_MS.into_iter().find_map(of_unit);
+                let (count, name) = whole.unwrap_or((ms, "ms"));
                 write!(f, "{count}{name}")
             }
         }

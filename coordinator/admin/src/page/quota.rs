@@ -7,6 +7,9 @@ use maud::{Markup, html};
 use super::text::{amount, duration, plain};
 use crate::lease_view::QuotaView;
 
+/// Start of the year 10 000, in milliseconds since 1970.
+const YEAR_10_000_MS: u64 = 253_402_300_800_000;
+
 /// Draws `quotas` of `unit`; nothing without any.
 pub(super) fn quotas(unit: &str, quotas: &[QuotaView]) -> Markup {
     html! {
@@ -94,6 +97,8 @@ fn percents(part: f64) -> String {
 /// Milliseconds since 1970 as a date and a time, in UTC.
 fn date(ms: u64) -> String {
     let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms));
+    // Later ones cannot be written.
+    let time = time.filter(|_| ms < YEAR_10_000_MS);
     let time = time.map(|time| humantime::format_rfc3339_seconds(time).to_string());
     time.map_or_else(|| ms.to_string(), |text| text.replace('T', " "))
 }

@@ -144,11 +144,7 @@ impl PeerService for PeerApi {
     ) -> Result<Response<v1::PeerView>, Status> {
         let (message, by) = self.admit(request, Entrance::Write)?;
         let v1::ChangeQuotaRequest { scope, json } = message;
-        let outcome = quotas::change_for_peer(&self.0, &scope, by.clone(), &json).await?;
-        if let Some(outcome) = &outcome {
-            let status = outcome.status();
-            tracing::info!(target: AUDIT, ?by, ?scope, status, "admin API: write at a peer");
-        }
+        let outcome = quotas::change_for_peer(&self.0, &scope, by, &json).await?;
         Ok(Response::new(to_message(outcome.as_ref())?))
     }
 

@@ -3,6 +3,7 @@
 #![allow(unused_qualifications, reason = "utoipa's macros name types twice")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tollgate_config::catalog::Catalog;
@@ -11,6 +12,7 @@ use tollgate_core::fleet::{QuotaChange, QuotaOrder};
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::quantity::{QuantityUnit, parse};
 use tollgate_core::units::{Tokens, WallTime};
+use tollgate_net::clock::unix_time;
 use utoipa::ToSchema;
 
 use super::QuotasView;
@@ -19,7 +21,10 @@ use crate::problem::{FieldFault, RestError};
 /// The longest id of a credit, in characters.
 const ID_LEN_MAX: usize = 64;
 
-/// A change of what is used of a quota: one of `set_used` and `credit`.
+/// The longest credit: what ends later was meant otherwise.
+const CREDIT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+
+/// A change of what is used of a quota: one of `set_used`, `credit` and `withdraw`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"credit": {"id": "ticket 7", "amount": "1k"}}))]
@@ -37,6 +42,9 @@ pub struct QuotaChangeSpec {
     /// Tokens beside the amount.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credit: Option<CreditSpec>,
+    /// Id of a credit of which the rest is taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withdraw: Option<String>,
 }
 
 /// Tokens beside the amount of a quota, used when the window has none left.
@@ -49,7 +57,7 @@ pub struct CreditSpec {
     /// The tokens, such as `1k`.
     #[schema(value_type = String)]
     pub amount: LocatedScalar,
-    /// Its end, in whole seconds since 1970; by default the end of the window.
+    /// Its end, in whole seconds since 1970, ten years from now at most; by default the end of the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
 }
@@ -97,14 +105,13 @@ impl QuotaChangeSpec {
         let names = quota_names(catalog, scope)?;
         let (unit, quota) = self.quota(&names)?;
         let unit = *unit;
-        let change = match (&self.set_used, &self.credit) {
-            (Some(used), None) => QuotaChange::SetUsed(tokens("set_used", used, unit)?),
-            (None, Some(credit)) => credit.change(unit)?,
+        let change = match (&self.set_used, &self.credit, &self.withdraw) {
+            (Some(used), None, None) => QuotaChange::SetUsed(tokens("set_used", used, unit)?),
+            (None, Some(credit), None) => credit.change(unit)?,
+            (None, None, Some(id)) => QuotaChange::Withdraw { id: id.clone() },
             _ => {
-                return Err(invalid(
-                    "set_used",
-                    "is to be there, or credit, and not both",
-                ));
+                let rule = "is to be there, or credit, or withdraw, and one of them alone";
+                return Err(invalid("set_used", rule));
             }
         };
         let resource = ResourceId::new(scope, unit);
@@ -148,6 +155,11 @@ impl CreditSpec {
         let amount = tokens("credit.amount", amount, unit)?;
         if amount == Tokens::ZERO {
             return Err(invalid("credit.amount", "is nothing"));
+        }
+        let latest = unix_time().saturating_add(CREDIT_MAX).as_secs();
+        if until.is_some_and(|until| until > latest) {
+            let rule = "is more than ten years from now: it is in seconds since 1970";
+            return Err(invalid("credit.until", rule));
         }
         let until = until.map(|secs| WallTime::from_millis(secs.saturating_mul(1000)));
         Ok(QuotaChange::Credit {

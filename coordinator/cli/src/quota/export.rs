@@ -1,7 +1,9 @@
 //! `tollgate quota export`: usage by window, for billing.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -12,10 +14,9 @@ use serde::Serialize;
 use tollgate_admin::view::{QuotaView, QuotasPage, QuotasView};
 
 use super::show::time;
-use crate::client::Client;
+use crate::client::{Call, Client};
 use crate::failure::Failure;
-use crate::kind::Kind;
-use crate::list::List;
+use crate::kind::{Kind, segment};
 use crate::print;
 
 /// Export the usage of all quotas, of this window and of the last twelve.
@@ -65,25 +66,40 @@ type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 
 impl Export {
     pub(super) fn run(self, client: &Client, as_json: bool) -> Result<(), Failure> {
-        let page: QuotasPage = List::whole(Kind::Quota)
-            .fetch(client, |page: &mut QuotasPage| {
-                (&mut page.scopes, &mut page.next)
-            })?;
-        if !page.unanswered.is_empty() {
-            let nodes = page.unanswered.join(", ");
-            print::note(&format!("no answer from {nodes}: their scopes are missing"));
-        }
-        let usage: Vec<Usage> = page.scopes.iter().flat_map(usage).collect();
+        let (scopes, unanswered) = all(client)?;
+        let usage: Vec<Usage> = scopes.iter().flat_map(usage).collect();
         match self.format {
             _ if as_json => print::json(&usage),
             Format::Json => print::json(&usage),
             Format::Csv => print::lines(csv(&usage)?.trim_end()),
             Format::Openmetrics => print::lines(open_metrics(&usage)?.trim_end()),
+        }?;
+        if unanswered.is_empty() {
+            return Ok(());
         }
+        let nodes = Vec::from_iter(unanswered).join(", ");
+        let error = anyhow!("no answer from {nodes}: their scopes are missing");
+        Err(Failure::runtime(error))
     }
 }
 
 // === free functions ===
+
+/// Quotas of all scopes, and the nodes that did not answer for any page.
+fn all(client: &Client) -> Result<(Vec<QuotasView>, BTreeSet<String>), Failure> {
+    let (mut scopes, mut unanswered) = (Vec::new(), BTreeSet::new());
+    let mut after = String::new();
+    loop {
+        let path = format!("{}?limit=1000&after={}", Kind::Quota.all(), segment(&after));
+        let page: QuotasPage = client.send(Call::get(path))?.read()?;
+        scopes.extend(page.scopes);
+        unanswered.extend(page.unanswered);
+        let Some(next) = page.next else {
+            return Ok((scopes, unanswered));
+        };
+        after = next;
+    }
+}
 
 /// Usage of the quotas of a scope by window, the earliest first.
 fn usage(quotas: &QuotasView) -> Vec<Usage> {

@@ -85,6 +85,7 @@ fn earlier(unit: &str, quota: &QuotaView) -> Result<(), Failure> {
 fn changes(unit: &str, quota: &QuotaView) -> Result<(), Failure> {
     let rows = quota.changes.iter().rev().map(|change| {
         let what = match &change.credit {
+            Some(id) if change.tokens == 0.0 => format!("credit {id} withdrawn"),
             Some(id) => format!("credit {id}: {}", change.tokens),
             None => format!("used set to {}", change.tokens),
         };

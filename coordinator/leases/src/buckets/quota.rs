@@ -9,8 +9,8 @@ use tollgate_core::units::{Tokens, WallTime};
 pub(super) struct StoredQuota {
     /// The name of its period.
     per: String,
-    /// Tokens that are used, each with the time until which they count.
-    parts: Vec<(u64, u64)>,
+    /// Tokens that are used: the time until which they count, all of them, and those that credits paid.
+    parts: Vec<(u64, u64, u64)>,
     /// Credits: id, tokens, those that are left, and the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     credits: Vec<(String, u64, u64, u64)>,
@@ -26,7 +26,10 @@ pub(super) struct StoredQuota {
 
 impl From<&QuotaRecord> for StoredQuota {
     fn from(record: &QuotaRecord) -> Self {
-        let part = |part: &UsedPart| (part.until.as_millis(), part.used.as_micros());
+        let part = |part: &UsedPart| {
+            let (used, credited) = (part.used.as_micros(), part.credited.as_micros());
+            (part.until.as_millis(), used, credited)
+        };
         let credit = |credit: &QuotaCredit| {
             let (amount, left) = (credit.amount.as_micros(), credit.left.as_micros());
             (credit.id.clone(), amount, left, credit.until.as_millis())
@@ -53,9 +56,10 @@ impl From<&QuotaRecord> for StoredQuota {
 
 impl From<&StoredQuota> for QuotaRecord {
     fn from(stored: &StoredQuota) -> Self {
-        let part = |&(until, used): &(u64, u64)| UsedPart {
+        let part = |&(until, used, credited): &(u64, u64, u64)| UsedPart {
             until: WallTime::from_millis(until),
             used: Tokens::from_micros(used),
+            credited: Tokens::from_micros(credited),
         };
         let credit = |(id, amount, left, until): &(String, u64, u64, u64)| QuotaCredit {
             id: id.clone(),

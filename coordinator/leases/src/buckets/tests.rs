@@ -23,6 +23,7 @@ fn bucket(missing: u64) -> StoredLimit {
     let part = |until, used| UsedPart {
         until: WallTime::from_millis(until),
         used: Tokens::from_whole(used),
+        credited: Tokens::from_whole(used / 2),
     };
     let quotas = vec![QuotaRecord {
         name: "month from 15".to_owned(),

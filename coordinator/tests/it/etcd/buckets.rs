@@ -58,6 +58,7 @@ fn change(scope: &str, used: u64) -> BucketChange {
         parts: vec![UsedPart {
             until: WINDOW_END,
             used: Tokens::from_whole(used),
+            credited: Tokens::ZERO,
         }],
         ..QuotaRecord::default()
     };

@@ -67,6 +67,8 @@ pub struct UsedPart {
     pub until: WallTime,
     /// The tokens.
     pub used: Tokens,
+    /// The part of them that was paid by credits.
+    pub credited: Tokens,
 }
 
 /// Usage of a quota, for reading.
@@ -117,7 +119,8 @@ impl QuotaRecord {
     pub(crate) fn merge(&mut self, other: &Self) {
         for more in &other.parts {
             match self.parts.iter_mut().find(|part| part.until == more.until) {
-                Some(part) => part.used = part.used.max(more.used),
+                Some(part) if part.used >= more.used => {}
+                Some(part) => *part = *more,
                 None => self.parts.push(*more),
             }
         }
@@ -184,7 +187,8 @@ impl FleetQuotas {
                 None => self.accounts.push(new),
             }
         }
-        self.drop_unused();
+        let time = self.clock.time(self.clock.read_at());
+        self.drop_unused(time);
     }
 
     fn find_mut(&mut self, name: &str) -> Option<&mut QuotaAccount> {
@@ -192,9 +196,10 @@ impl FleetQuotas {
         accounts.find(|account| account.name() == name)
     }
 
-    fn drop_unused(&mut self) {
+    fn drop_unused(&mut self, now: WallTime) {
+        let is_used = |account: &QuotaAccount| account.lasts_until() > Some(now);
         self.accounts
-            .retain(|account| account.quota.is_some() || account.lasts_until().is_some());
+            .retain(|account| account.quota.is_some() || is_used(account));
     }
 
     /// Begins at `now`, by `clock`, the windows that are due, with the tokens that clients `hold`.
@@ -208,7 +213,7 @@ impl FleetQuotas {
         for account in &mut self.accounts {
             account.expire(time, holds);
         }
-        self.drop_unused();
+        self.drop_unused(time);
     }
 
     /// Tokens that clients hold, of which `known` are known here.
@@ -308,8 +313,7 @@ impl FleetQuotas {
             let resets_in = account.opens_in(time, quota.amount);
             let left = account.left()?;
             Some(QuotaLevel {
-                // With credits there may be more.
-                amount: quota.amount.max(left),
+                amount: quota.amount,
                 left,
                 length: quota.period.length(),
                 resets_in: resets_in.unwrap_or_else(|| {

@@ -39,13 +39,14 @@ impl LeaseServer {
     }
 
     /// The first `max` resources and pools after `id` that are known here, or in the store.
-    pub fn accounts_after(&self, id: &ResourceId, max: usize) -> BTreeSet<&ResourceId> {
+    pub fn accounts_after(&self, id: &ResourceId, max: usize) -> Vec<&ResourceId> {
         let after = (Bound::Excluded(id), Bound::Unbounded);
         let resources = self.resources.range(after).map(|(id, _)| id);
         let pools = self.pools.ids_after(id);
         let stored = self.buckets.ids_after(id);
         let first = resources.take(max).chain(pools.take(max));
-        first.chain(stored.take(max)).collect()
+        let all: BTreeSet<_> = first.chain(stored.take(max)).collect();
+        all.into_iter().take(max).collect()
     }
 
     /// Usage of the quotas of the resource or the pool `id`, whose limit is `limit`.

@@ -905,6 +905,9 @@ pub struct UsedPart {
     /// The tokens, in millionths.
     #[prost(uint64, tag = "2")]
     pub used: u64,
+    /// The part of them that was paid by credits.
+    #[prost(uint64, tag = "3")]
+    pub credited: u64,
 }
 /// A resource.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -12,6 +12,7 @@ impl From<&QuotaRecord> for v1::QuotaSnapshot {
         let parts = record.parts.iter().map(|part| v1::UsedPart {
             until_ms: part.until.as_millis(),
             used: part.used.as_micros(),
+            credited: part.credited.as_micros(),
         });
         let credits = record.credits.iter().map(|credit| v1::QuotaCredit {
             id: credit.id.clone(),
@@ -47,6 +48,7 @@ impl From<&v1::QuotaSnapshot> for QuotaRecord {
         let parts = message.parts.iter().map(|part| UsedPart {
             until: WallTime::from_millis(part.until_ms),
             used: Tokens::from_micros(part.used),
+            credited: Tokens::from_micros(part.credited),
         });
         let credits = message.credits.iter().map(|credit| QuotaCredit {
             id: credit.id.clone(),

@@ -213,6 +213,7 @@ fn quotas(count: usize) -> Vec<QuotaRecord> {
     let part = |i: usize| UsedPart {
         until: WallTime::from_millis(i as u64),
         used: Tokens::from_micros(u64::MAX - i as u64),
+        credited: Tokens::from_micros(i as u64),
     };
     let credit = |i: usize| QuotaCredit {
         id: format!("refund {i}"),

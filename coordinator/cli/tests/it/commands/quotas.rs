@@ -149,6 +149,11 @@ attach: {tenants: {member: gold}}
             "credit.amount: is nothing",
         ),
         ("quota credit tenant/one 1", 2, "--id"),
+        (
+            "quota credit tenant/one 1 --id a --for 11years",
+            2,
+            "more than ten years from now",
+        ),
     ];
     for (line, code, want) in rows {
         server.say(line).failed(code, want);
@@ -158,6 +163,11 @@ attach: {tenants: {member: gold}}
             .say(&format!("quota credit tenant/one 1 --id {id}"))
             .done();
     }
+    server.say("quota withdraw tenant/one --id 3").done();
+    server.say("quota credit tenant/one 1 --id 3").done();
+    server
+        .say("quota withdraw tenant/one --id none")
+        .failed(3, "no credit with this id");
     let seventeenth = server.say("quota credit tenant/one 1 --id 16");
     seventeenth.failed(5, "has 16 credits that have not expired");
 }

@@ -45,6 +45,7 @@ impl QuotaAccount {
         let name = quota.period.to_string();
         Self {
             quota: Some(quota.clone()),
+            is_rest_stored: true,
             ..Self::of(QuotaRecord {
                 name,
                 ..QuotaRecord::default()
@@ -58,7 +59,7 @@ impl QuotaAccount {
             quota: None,
             record,
             stored: None,
-            is_rest_stored: true,
+            is_rest_stored: false,
             latest: WallTime::default(),
             carried: Default::default(),
             threshold: 0,
@@ -83,6 +84,7 @@ impl QuotaAccount {
     /// Takes what another coordinator says is used, where that is more.
     pub(super) fn merge(&mut self, other: &QuotaRecord) {
         self.record.merge(other);
+        self.is_rest_stored = false;
     }
 
     /// Forgets at `now` what does not count any more. Tokens that clients hold are part of what is used from now on.
@@ -149,14 +151,11 @@ impl QuotaAccount {
         let Some(left) = self.left_of_window().filter(|_| tokens > Tokens::ZERO) else {
             return;
         };
-        let beyond = self.charge_credits(tokens.saturating_sub(left));
-        let counted = tokens.min(left).saturating_add(beyond);
-        if counted > Tokens::ZERO {
-            self.count(now, counted);
-        }
+        let credited = self.charge_credits(tokens.saturating_sub(left));
+        self.count(now, tokens, credited);
     }
 
-    /// Takes `tokens` of credits. Returns those for which there are none.
+    /// Takes `tokens` of credits, or what they have. Returns those that it took.
     fn charge_credits(&mut self, tokens: Tokens) -> Tokens {
         let mut rest = tokens;
         for credit in &mut self.record.credits {
@@ -165,11 +164,11 @@ impl QuotaAccount {
             rest = rest.saturating_sub(part);
         }
         self.is_rest_stored &= rest == tokens;
-        rest
+        tokens.saturating_sub(rest)
     }
 
-    /// Counts `tokens` as used at `now`; with none it is remembered until the window ends.
-    fn count(&mut self, now: WallTime, tokens: Tokens) {
+    /// Counts `tokens` as used at `now`, a part of them `credited`; with none it is remembered until the window ends.
+    fn count(&mut self, now: WallTime, tokens: Tokens, credited: Tokens) {
         let Some(quota) = self.quota.as_ref() else {
             return;
         };
@@ -177,10 +176,14 @@ impl QuotaAccount {
         self.latest = self.latest.max(quota.period.counts_until(now));
         let until = self.latest;
         match self.record.parts.last_mut() {
-            Some(part) if part.until >= until => part.used = part.used.saturating_add(tokens),
+            Some(part) if part.until >= until => {
+                part.used = part.used.saturating_add(tokens);
+                part.credited = part.credited.saturating_add(credited);
+            }
             _ => self.record.parts.push(UsedPart {
                 until,
                 used: tokens,
+                credited,
             }),
         }
     }
@@ -191,6 +194,7 @@ impl QuotaAccount {
         for part in self.record.parts.iter_mut().rev() {
             let back = part.used.min(rest);
             part.used = part.used.saturating_sub(back);
+            part.credited = part.credited.min(part.used);
             rest = rest.saturating_sub(back);
         }
     }
@@ -210,7 +214,7 @@ impl QuotaAccount {
                 self.record.parts.clear();
                 self.carried = Default::default();
                 self.stored = None;
-                self.count(now, tokens.saturating_add(held));
+                self.count(now, tokens.saturating_add(held), Tokens::ZERO);
                 (None, *tokens)
             }
             QuotaChange::Credit { id, amount, until } => {
@@ -218,6 +222,12 @@ impl QuotaAccount {
                     return Ok(());
                 }
                 (Some(id.clone()), *amount)
+            }
+            QuotaChange::Withdraw { id } => {
+                let credits = &mut self.record.credits;
+                let known = credits.iter().position(|credit| credit.id == *id);
+                credits.remove(known.ok_or(QuotaError::NoCredit)?);
+                (Some(id.clone()), Tokens::ZERO)
             }
         };
         let events = &mut self.record.events;
@@ -243,7 +253,8 @@ impl QuotaAccount {
     ) -> Result<bool, QuotaError> {
         let credits = &mut self.record.credits;
         if let Some(known) = credits.iter().find(|credit| credit.id == id) {
-            let is_same = known.amount == amount && until.is_none_or(|until| known.until == until);
+            // Its end may be told as a time from now.
+            let is_same = known.amount == amount;
             return is_same.then_some(false).ok_or(QuotaError::CreditDiffers);
         }
         let quota = self.quota.as_ref().ok_or(QuotaError::Unknown)?;
@@ -264,7 +275,7 @@ impl QuotaAccount {
         Ok(true)
     }
 
-    /// Tokens that are used of the window.
+    /// Tokens that are used, credits included.
     pub(super) fn used(&self) -> Tokens {
         let used = self.record.parts.iter().map(|part| part.used);
         used.fold(Tokens::ZERO, Tokens::saturating_add)
@@ -284,7 +295,10 @@ impl QuotaAccount {
     /// The same without credits.
     fn left_of_window(&self) -> Option<Tokens> {
         let quota = self.quota.as_ref()?;
-        Some(quota.amount.saturating_sub(self.used()))
+        let credited = self.record.parts.iter().map(|part| part.credited);
+        let credited = credited.fold(Tokens::ZERO, Tokens::saturating_add);
+        let counted = self.used().saturating_sub(credited);
+        Some(quota.amount.saturating_sub(counted))
     }
 
     /// Time from `now` until `need` tokens are left, or all of a smaller amount; none if they are, or never will be.
@@ -295,7 +309,7 @@ impl QuotaAccount {
             if left >= need {
                 return None;
             }
-            left = left.saturating_add(part.used);
+            left = left.saturating_add(part.used.saturating_sub(part.credited));
             if left >= need {
                 return Some(part.until.saturating_since(now));
             }
@@ -303,16 +317,17 @@ impl QuotaAccount {
         None
     }
 
-    /// Time until which it is remembered.
+    /// Time until which it is remembered: of a calendar a window is told for a while after its end.
     pub(super) fn lasts_until(&self) -> Option<WallTime> {
+        let quota = self.quota.as_ref().filter(|_| self.is_of_calendar());
+        let told_for = quota.and_then(|quota| quota.period.length().checked_div(EXPORT_PART));
+        let told_for = told_for.unwrap_or_default();
         let counts_until = self.record.parts.last().map(|part| part.until);
+        let window_until = self.record.ended.last().map(|window| window.end);
+        let told_until = counts_until.max(window_until);
+        let told_until = told_until.map(|until| until.saturating_add(told_for));
         let credit_until = self.record.credits.last().map(|credit| credit.until);
-        let told_until = self.record.ended.last().map(|window| {
-            let length = window.end.saturating_since(window.start);
-            let part = length.checked_div(EXPORT_PART).unwrap_or_default();
-            window.end.saturating_add(part)
-        });
-        counts_until.max(credit_until).max(told_until)
+        told_until.max(credit_until)
     }
 
     /// Part of the amount that is used, in percent; none if it bounds nothing.

@@ -37,6 +37,11 @@ pub enum QuotaChange {
         /// Time at which it expires; none for the end of the window.
         until: Option<WallTime>,
     },
+    /// What is left of a credit is no more.
+    Withdraw {
+        /// Its id.
+        id: String,
+    },
 }
 
 /// Change of a quota that a person makes.
@@ -59,7 +64,7 @@ pub struct QuotaEvent {
     pub by: String,
     /// Id of the credit; none for a change of what is used.
     pub credit: Option<String>,
-    /// Tokens of the credit, or that were said to be used.
+    /// Tokens of the credit, none if it was withdrawn; or that were said to be used.
     pub tokens: Tokens,
 }
 
@@ -69,9 +74,12 @@ pub enum QuotaError {
     /// The limit has no quota of that name.
     #[error("the limit has no quota of this name")]
     Unknown,
-    /// A credit with this id has another amount or end.
-    #[error("a credit with this id was given with another amount or end")]
+    /// A credit with this id has another amount.
+    #[error("a credit with this id was given with another amount")]
     CreditDiffers,
+    /// There is no credit with this id.
+    #[error("the quota has no credit with this id")]
+    NoCredit,
     /// The credit has expired.
     #[error("the credit would have expired already")]
     Expired,

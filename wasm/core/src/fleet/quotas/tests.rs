@@ -209,6 +209,14 @@ fn a_credit_is_given_once_and_used_after_the_window() {
     // What is left of it holds in the next window, until it expires.
     let now = advance(&mut quotas, 1, 0);
     assert_eq!(quotas.left(), tokens(13));
+    let [record] = &*quotas.records() else {
+        panic!("one")
+    };
+    assert_eq!(
+        record.ended[0].used,
+        tokens(12),
+        "what credits paid is used"
+    );
     // Of two, the one that expires first is used first.
     quotas
         .change(now, Tokens::ZERO, &credit("b", 2, None))
@@ -221,6 +229,31 @@ fn a_credit_is_given_once_and_used_after_the_window() {
     let now = advance(&mut quotas, 4, 0);
     let expired = quotas.change(now, Tokens::ZERO, &credit("c", 2, Some(4)));
     assert_eq!(expired, Err(QuotaError::Expired));
+    let withdraw = order(QuotaChange::Withdraw { id: "d".to_owned() });
+    let none = quotas.change(now, Tokens::ZERO, &withdraw);
+    assert_eq!(none, Err(QuotaError::NoCredit));
+    quotas
+        .change(now, Tokens::ZERO, &credit("d", 2, None))
+        .unwrap();
+    quotas.change(now, Tokens::ZERO, &withdraw).unwrap();
+    assert_eq!(quotas.left(), tokens(10));
+}
+
+#[test]
+fn a_quota_that_is_gone_for_good_is_forgotten() {
+    let hourly = vec![quota(10, CalendarUnit::Hour)];
+    let mut quotas = of(hourly);
+    let now = advance(&mut quotas, 0, 0);
+    quotas.charge(now, tokens(1));
+    advance(&mut quotas, 1, 0);
+    quotas.set(&Quotas::new(vec![quota(10, CalendarUnit::Day)]));
+    let now = advance(&mut quotas, 1, 0);
+    assert_eq!(quotas.records().len(), 1, "the hour's is gone");
+    quotas.charge(now, tokens(1));
+    quotas.set(&Quotas::default());
+    assert_eq!(quotas.records().len(), 1, "the day's counts still");
+    advance(&mut quotas, 24, 0);
+    assert!(quotas.records().is_empty());
 }
 
 #[test]
@@ -285,9 +318,12 @@ fn windows_that_have_ended_are_remembered_a_while_and_so_many() {
         .iter()
         .map(|window| window.end.as_millis() / HOUR_MS);
     assert!(hours.eq(28..40));
-    // An eighth of an hour after the last of them.
+    // An eighth of an hour after the last of them, also by the word of a store.
     let eighth = Duration::from_millis(HOUR_MS / 8);
     assert_eq!(quotas.unused_at(), Some(now.saturating_add(eighth)));
+    quotas.charge(now, tokens(1));
+    let later = Duration::from_millis(HOUR_MS) + eighth;
+    assert_eq!(quotas.unused_at(), Some(now.saturating_add(later)));
 }
 
 #[test]

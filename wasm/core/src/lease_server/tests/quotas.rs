@@ -338,7 +338,7 @@ fn a_person_sees_and_changes_what_is_used_also_without_clients() {
     assert_eq!(used(&site), (40, 10), "as the store says");
     assert_eq!(site.server.accounts_after(&id, 9).len(), 0);
     let first = ResourceId::new("a", Unit::Requests).unwrap();
-    assert!(site.server.accounts_after(&first, 9).contains(&id));
+    assert!(site.server.accounts_after(&first, 9).contains(&&id));
     let credit = order(QuotaChange::Credit {
         id: "ticket 7".into(),
         amount: Tokens::from_whole(5),
