@@ -20,6 +20,7 @@
 //! [`FairShare`](crate::share::FairShare) tree, so a refresh costs O(log n) in the number of
 //! clients.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
@@ -53,7 +54,8 @@ use crate::units::{Capacity, Instant, Tokens};
 #[derive(Debug)]
 pub struct Resource {
     pub(crate) allocation: Allocation,
-    clients: BTreeMap<ClientKey, ClientEntry>,
+    /// Boxed: most resources have few, and a node of the tree has room for eleven.
+    clients: BTreeMap<ClientKey, Box<ClientEntry>>,
     /// For each entry one instant, not after the next one at which its lease falls.
     expiries: Deadlines<ClientKey>,
     /// For each client that is watched one instant, not after that from which its refresh is missed. A
@@ -219,7 +221,7 @@ impl Resource {
         if known > 1 || self.allocation.is_in_pool() {
             watch(&mut self.silences, &key, &mut entry);
         }
-        self.clients.insert(key, entry);
+        self.clients.insert(key, Box::new(entry));
         if known == 1 {
             self.watch_all();
         }
@@ -239,7 +241,7 @@ impl Resource {
             let had = self.allocation.sum_has;
             self.unwatch(&key, &entry);
             self.expiries.remove(entry.queued_at, key);
-            self.allocation.forget(entry);
+            self.allocation.forget(*entry);
             self.stir_if_freed(had);
         }
     }
@@ -261,7 +263,7 @@ impl Resource {
                 self.expiries.insert(entry.queued_at, key);
             } else if let Some(entry) = self.clients.remove(&key) {
                 self.unwatch(&key, &entry);
-                self.allocation.forget(entry);
+                self.allocation.forget(*entry);
             }
         }
         self.stir_if_freed(had);

@@ -184,7 +184,7 @@ impl FleetQuotas {
             let new = QuotaAccount::new(quota);
             match self.find_mut(new.name()) {
                 Some(old) => old.quota = new.quota,
-                None => self.accounts.push(new),
+                None => self.push(new),
             }
         }
         let time = self.clock.time(self.clock.read_at());
@@ -194,6 +194,12 @@ impl FleetQuotas {
     fn find_mut(&mut self, name: &str) -> Option<&mut QuotaAccount> {
         let mut accounts = self.accounts.iter_mut();
         accounts.find(|account| account.name() == name)
+    }
+
+    fn push(&mut self, account: QuotaAccount) {
+        // Most limits have one, and there are many of them.
+        self.accounts.reserve_exact(1);
+        self.accounts.push(account);
     }
 
     fn drop_unused(&mut self, now: WallTime) {
@@ -252,7 +258,7 @@ impl FleetQuotas {
         for record in records {
             match self.find_mut(&record.name) {
                 Some(known) => known.merge(record),
-                None => self.accounts.push(QuotaAccount::of(record.clone())),
+                None => self.push(QuotaAccount::of(record.clone())),
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Clients of a resource in a snapshot.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -129,7 +130,7 @@ impl Resource {
             resource.allocation.is_drawn |= snapshot.draws.is_offered;
             resource.allocation.fleet.is_drawn |= snapshot.draws.is_offered;
             resource.expiries.insert(entry.queued_at, key.clone());
-            resource.clients.insert(key, entry);
+            resource.clients.insert(key, Box::new(entry));
         }
         resource.watch_all();
         resource.allocation.fill(now);

@@ -180,11 +180,18 @@ impl QuotaAccount {
                 part.used = part.used.saturating_add(tokens);
                 part.credited = part.credited.saturating_add(credited);
             }
-            _ => self.record.parts.push(UsedPart {
-                until,
-                used: tokens,
-                credited,
-            }),
+            _ => {
+                let part = UsedPart {
+                    until,
+                    used: tokens,
+                    credited,
+                };
+                // A calendar has one.
+                if self.record.parts.is_empty() {
+                    self.record.parts.reserve_exact(1);
+                }
+                self.record.parts.push(part);
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! who is entitled to what, and the allocation lends no more than is free. Where all that is wanted
 //! fits into the capacity, each is entitled to what it wants.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -36,7 +37,7 @@ impl Allocation {
     pub(in crate::resource) fn balance<K>(
         &mut self,
         now: Instant,
-        entries: &mut BTreeMap<K, ClientEntry>,
+        entries: &mut BTreeMap<K, Box<ClientEntry>>,
         pool: &mut PoolLink<'_>,
     ) {
         if self.limit.algorithm != Algorithm::MaxRate {
