@@ -30,7 +30,7 @@ const SEEDS_OF_OTHER_UNITS: Range<u64> = 0..200;
 /// Seeds of runs where shares depend on what processes use.
 const SEEDS_OF_USAGE: Range<u64> = 0..100;
 /// Seeds of runs with quotas.
-const SEEDS_OF_QUOTAS: Range<u64> = 0..100;
+const SEEDS_OF_QUOTAS: Range<u64> = 0..50;
 /// Seeds of trees of coordinators, with processes that count all units.
 const SEEDS_OF_TREES: Range<u64> = 0..150;
 /// Seeds of trees where shares depend on what processes use.
