@@ -247,7 +247,7 @@ mod tests {
         let rows: [(&[List], &[&str], Option<&str>); 5] = [
             (&[(&["b"], None), (&["a"], None)], &["a", "b"], None),
             (&[(&["a", "b", "c"], None)], &["a", "b"], Some("b")),
-            // What the first list has between b and d is not known yet.
+            // The first list may have more between b and d.
             (&[(&["a"], Some("b")), (&["d"], None)], &["a"], Some("b")),
             (&[(&[], Some("b")), (&["d"], None)], &[], Some("b")),
             (&[(&["a"], Some("a")), (&["a"], None)], &["a"], Some("a")),

@@ -84,7 +84,7 @@ impl StoredBuckets {
         Some(stored.after(age))
     }
 
-    /// What the store has of a resource that is not known here.
+    /// Record of a resource in the store, if it is not known here.
     pub(super) fn restored(&self, id: &ResourceId) -> Option<&StoredLimit> {
         self.restored.get(id)
     }

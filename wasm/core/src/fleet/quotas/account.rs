@@ -71,7 +71,7 @@ impl QuotaAccount {
         &self.record.name
     }
 
-    /// What is used, for another coordinator.
+    /// Its use, for another coordinator.
     pub(super) fn record(&self) -> &QuotaRecord {
         &self.record
     }

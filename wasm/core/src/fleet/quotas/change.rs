@@ -37,7 +37,7 @@ pub enum QuotaChange {
         /// Time at which it expires; none for the end of the window.
         until: Option<WallTime>,
     },
-    /// What is left of a credit is no more.
+    /// The rest of a credit is taken back.
     Withdraw {
         /// Its id.
         id: String,

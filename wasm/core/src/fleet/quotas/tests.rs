@@ -206,7 +206,7 @@ fn a_credit_is_given_once_and_used_after_the_window() {
     quotas.charge(now, tokens(12));
     let level = quotas.strictest(now).unwrap();
     assert_eq!((level.amount, level.left), (tokens(10), tokens(3)));
-    // What is left of it holds in the next window, until it expires.
+    // The rest of it holds in the next window, until it expires.
     let now = advance(&mut quotas, 1, 0);
     assert_eq!(quotas.left(), tokens(13));
     let [record] = &*quotas.records() else {
