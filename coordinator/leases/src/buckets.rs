@@ -31,7 +31,7 @@ pub trait BucketStore: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// If they cannot be read.
-    async fn load(&self, origin: Origin, now: Duration) -> Result<StoredBuckets, BucketStoreError>;
+    async fn load(&self, origin: Origin, now: Duration) -> Result<LoadedBuckets, BucketStoreError>;
 
     /// Makes `changes` durable, which were true at `now`, time since 1970.
     ///
@@ -54,6 +54,15 @@ pub trait BucketStore: Send + Sync + fmt::Debug {
 
 /// Buckets by resource.
 pub type StoredBuckets = BTreeMap<ResourceId, StoredLimit>;
+
+/// Buckets that a master finds in the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadedBuckets {
+    /// Those of its shard.
+    pub own: StoredBuckets,
+    /// Those of other numbers of shards, of which some may be of its shard now.
+    pub others: StoredBuckets,
+}
 
 /// Reason for which buckets could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,6 +94,21 @@ struct BucketRecord {
     /// Use of its quotas.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     quotas: Vec<StoredQuota>,
+}
+
+// === impl LoadedBuckets ===
+
+impl LoadedBuckets {
+    /// The buckets of its shard, with those of others that are now.
+    pub(crate) fn at_home(self, mut is_home: impl FnMut(&ResourceId) -> bool) -> StoredBuckets {
+        let mut buckets = self.own;
+        for (id, stored) in self.others {
+            if is_home(&id) {
+                add(&mut buckets, id, stored);
+            }
+        }
+        buckets
+    }
 }
 
 // === impl BucketStoreError ===
@@ -164,12 +188,16 @@ fn read<'a, K>(
             over.push(key);
             continue;
         };
-        match buckets.entry(id) {
-            Entry::Occupied(mut known) => known.get_mut().merge(stored),
-            Entry::Vacant(place) => drop(place.insert(stored)),
-        }
+        add(&mut buckets, id, stored);
     }
     (buckets, over)
+}
+
+fn add(buckets: &mut StoredBuckets, id: ResourceId, stored: StoredLimit) {
+    match buckets.entry(id) {
+        Entry::Occupied(mut known) => known.get_mut().merge(stored),
+        Entry::Vacant(place) => drop(place.insert(stored)),
+    }
 }
 
 fn parse(key: &str) -> Option<ResourceId> {

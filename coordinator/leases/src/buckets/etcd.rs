@@ -11,10 +11,12 @@ use tollgate_cluster::config::EtcdConfig;
 use tollgate_cluster::etcd::{EtcdError, EtcdLink};
 use tollgate_core::cluster::ShardId;
 use tollgate_core::fleet::BucketChange;
-use tollgate_core::lease::{Epoch, Origin};
+use tollgate_core::lease::{Epoch, Origin, ResourceId};
 use tonic::Code;
 
-use super::{BucketRecord, BucketStore, BucketStoreError, StoredBuckets, key, read};
+use super::{
+    BucketRecord, BucketStore, BucketStoreError, LoadedBuckets, StoredBuckets, key, parse, read,
+};
 
 /// Longest wait for etcd to write. A client does not wait much longer for its answer.
 const WRITE_LIMIT: Duration = Duration::from_secs(1);
@@ -37,7 +39,12 @@ pub struct EtcdBuckets {
     /// Revision of the last write of each shard; none after one that may still be made: it must not be made
     /// after the next one.
     written: Mutex<BTreeMap<ShardId, i64>>,
+    /// Records of other numbers of shards, as they were read last.
+    moved: Mutex<MovedKeys>,
 }
+
+/// Keys of records by resource.
+type MovedKeys = BTreeMap<ResourceId, Vec<String>>;
 
 // === impl EtcdBuckets ===
 
@@ -49,6 +56,7 @@ impl EtcdBuckets {
             prefix: config.prefix.clone(),
             shards,
             written: Mutex::default(),
+            moved: Mutex::default(),
         }
     }
 
@@ -82,6 +90,46 @@ impl EtcdBuckets {
             client.kv_client().get(self.last(shard), None).await
         });
         Ok(last.await?.kvs().first().map_or(0, KeyValue::mod_revision))
+    }
+
+    fn moved(&self) -> MutexGuard<'_, MovedKeys> {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The buckets in ranges of keys, and the keys of each; drops those that are full.
+    async fn read_ranges(
+        &self,
+        origin: Origin,
+        now: Duration,
+        ranges: &[(&str, &str)],
+    ) -> Result<(StoredBuckets, MovedKeys), BucketStoreError> {
+        let root = self.root();
+        let mut records = Vec::new();
+        for (first, end) in ranges {
+            let found = self.records(first, end).await;
+            records.extend(found.map_err(|error| self.failed(&error))?);
+        }
+        let records = records.iter().filter_map(|record| {
+            let key = record.key_str().ok()?;
+            let resource = key.strip_prefix(&root)?.splitn(3, '/').nth(2)?;
+            Some((key, resource, record.value()))
+        });
+        let records: Vec<_> = records.collect();
+        let (buckets, over) = read(now, records.iter().copied());
+        let mut keys = MovedKeys::new();
+        for (key, resource, _) in &records {
+            if let Some(id) = parse(resource) {
+                keys.entry(id).or_default().push((*key).to_owned());
+            }
+        }
+        for over in over.chunks(CHANGES_MAX) {
+            let changes = over.iter().map(|key| TxnOp::delete(*key, None)).collect();
+            if let Err(error) = self.make(origin, changes).await {
+                tracing::warn!(%error, "buckets: cannot drop those that are full");
+                break;
+            }
+        }
+        Ok((buckets, keys))
     }
 
     fn written(&self) -> MutexGuard<'_, BTreeMap<ShardId, i64>> {
@@ -159,33 +207,14 @@ impl EtcdBuckets {
 
 #[tonic::async_trait]
 impl BucketStore for EtcdBuckets {
-    async fn load(&self, origin: Origin, now: Duration) -> Result<StoredBuckets, BucketStoreError> {
+    async fn load(&self, origin: Origin, now: Duration) -> Result<LoadedBuckets, BucketStoreError> {
         let (root, all, own) = (self.root(), self.all_shards(), self.folder(origin));
-        // Those of other numbers of shards stay until they are full: any of them may be of this shard now.
-        let ranges = [
-            (&root, all.clone()),
-            (&own, end_of(&own)),
-            (&end_of(&all), end_of(&root)),
-        ];
-        let mut records = Vec::new();
-        for (first, end) in ranges {
-            let found = self.records(first, &end).await;
-            records.extend(found.map_err(|error| self.failed(&error))?);
-        }
-        let records = records.iter().filter_map(|record| {
-            let key = record.key_str().ok()?;
-            let resource = key.strip_prefix(&root)?.splitn(3, '/').nth(2)?;
-            Some((key, resource, record.value()))
-        });
-        let (buckets, over) = read(now, records);
-        for over in over.chunks(CHANGES_MAX) {
-            let changes = over.iter().map(|key| TxnOp::delete(*key, None)).collect();
-            if let Err(error) = self.make(origin, changes).await {
-                tracing::warn!(%error, "buckets: cannot drop those that are full");
-                break;
-            }
-        }
-        Ok(buckets)
+        let own = [(&*own, &*end_of(&own))];
+        let (own, _) = self.read_ranges(origin, now, &own).await?;
+        let others = [(&*root, &*all), (&*end_of(&all), &*end_of(&root))];
+        let (others, keys) = self.read_ranges(origin, now, &others).await?;
+        self.moved().extend(keys);
+        Ok(LoadedBuckets { own, others })
     }
 
     async fn write(
@@ -195,15 +224,20 @@ impl BucketStore for EtcdBuckets {
         changes: Vec<BucketChange>,
     ) -> Result<(), BucketStoreError> {
         let folder = self.folder(origin);
-        for changes in changes.chunks(CHANGES_MAX) {
-            let changes = changes.iter().map(|change| {
-                let key = format!("{folder}{}", key(&change.resource));
-                match &change.bucket {
-                    Some(bucket) => TxnOp::put(key, BucketRecord::new(now, bucket).encode(), None),
-                    None => TxnOp::delete(key, None),
-                }
+        let mut operations = Vec::new();
+        for change in changes {
+            let key = format!("{folder}{}", key(&change.resource));
+            operations.push(match &change.bucket {
+                Some(bucket) => TxnOp::put(key, BucketRecord::new(now, bucket).encode(), None),
+                None => TxnOp::delete(key, None),
             });
-            self.make(origin, changes.collect()).await?;
+            // It counts from now on; what another number of shards said is over.
+            let moved = self.moved().get(&change.resource).cloned();
+            let moved = moved.into_iter().flatten();
+            operations.extend(moved.map(|key| TxnOp::delete(key, None)));
+        }
+        for operations in operations.chunks(CHANGES_MAX) {
+            self.make(origin, operations.to_vec()).await?;
         }
         Ok(())
     }

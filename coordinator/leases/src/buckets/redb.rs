@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tollgate_core::fleet::BucketChange;
 use tollgate_core::lease::Origin;
 
-use super::{BucketRecord, BucketStore, BucketStoreError, StoredBuckets, key, read};
+use super::{BucketRecord, BucketStore, BucketStoreError, LoadedBuckets, StoredBuckets, key, read};
 
 /// The records by the text of their keys.
 const BUCKETS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("buckets");
@@ -98,14 +98,14 @@ impl BucketFile {
 
 #[tonic::async_trait]
 impl BucketStore for RedbBuckets {
-    async fn load(&self, _: Origin, now: Duration) -> Result<StoredBuckets, BucketStoreError> {
+    async fn load(&self, _: Origin, now: Duration) -> Result<LoadedBuckets, BucketStoreError> {
         if !self.0.path.exists() {
             let written = self.run(|database| write(database, [].into_iter())).await;
             if let Err(error) = written {
                 // As in a folder that is read-only. Each write says so again.
                 tracing::warn!(%error, "buckets: cannot be stored; a crash of this coordinator would fill them");
             }
-            return Ok(StoredBuckets::new());
+            return Ok(LoadedBuckets::default());
         }
         let loaded = self.run(move |database| {
             let (buckets, over) = load(database, now)?;
@@ -113,7 +113,10 @@ impl BucketStore for RedbBuckets {
             if let Err(error) = write(database, dropped) {
                 tracing::warn!(%error, "buckets: cannot drop those that are full");
             }
-            Ok(buckets)
+            Ok(LoadedBuckets {
+                own: buckets,
+                others: StoredBuckets::new(),
+            })
         });
         loaded.await
     }

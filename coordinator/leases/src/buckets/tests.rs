@@ -92,7 +92,7 @@ async fn a_file_keeps_the_last_change_of_each_bucket() {
     let path = folder.path().join("a.buckets.redb");
     let origin = Origin::alone(Epoch(1));
     let store = RedbBuckets::at(path.clone());
-    assert_eq!(store.load(origin, NOW).await, Ok(StoredBuckets::new()));
+    assert_eq!(store.load(origin, NOW).await, Ok(LoadedBuckets::default()));
     assert!(
         path.exists(),
         "the first write takes longer than a client waits"
@@ -108,11 +108,14 @@ async fn a_file_keeps_the_last_change_of_each_bucket() {
     drop(store);
     let store = RedbBuckets::at(path);
     let stored = store.load(origin, NOW).await.unwrap();
-    assert_eq!(stored, [(resource("tenant/a"), bucket(3))].into());
+    assert_eq!(stored.own, [(resource("tenant/a"), bucket(3))].into());
     // Full by now, so it is dropped for good.
     let later = NOW.saturating_add(Duration::from_secs(3600));
-    assert_eq!(store.load(origin, later).await, Ok(StoredBuckets::new()));
-    assert_eq!(store.load(origin, NOW).await, Ok(StoredBuckets::new()));
+    assert_eq!(
+        store.load(origin, later).await,
+        Ok(LoadedBuckets::default())
+    );
+    assert_eq!(store.load(origin, NOW).await, Ok(LoadedBuckets::default()));
 }
 
 #[tokio::test]
@@ -121,7 +124,11 @@ async fn a_file_that_cannot_be_made_is_named() {
     let path = folder.path().join("missing/a.redb");
     let store = RedbBuckets::at(path.clone());
     let loaded = store.load(Origin::alone(Epoch(1)), NOW).await;
-    assert_eq!(loaded, Ok(StoredBuckets::new()), "limits hold all the same");
+    assert_eq!(
+        loaded,
+        Ok(LoadedBuckets::default()),
+        "limits hold all the same"
+    );
     let written = store.write(Origin::alone(Epoch(1)), NOW, Vec::new()).await;
     let error = written.unwrap_err().to_string();
     assert!(error.starts_with(path.to_str().unwrap()), "{error}");

@@ -17,7 +17,7 @@ use tollgate_net::clock::unix_time;
 
 use super::Driver;
 use super::handle::QUEUE_LEN;
-use crate::buckets::{BucketStore, BucketStoreError, StoredBuckets};
+use crate::buckets::{BucketStore, BucketStoreError, LoadedBuckets};
 use crate::metrics::LeaseMetrics;
 
 /// Time for which changes that no answer waits for are gathered.
@@ -228,9 +228,8 @@ impl Driver {
         if let Some(store) = self.journal.store.clone() {
             let stored = load(&*store, self.origin).await;
             self.journal.is_unread = stored.is_none();
-            let mut stored = stored.unwrap_or_default();
-            // Of another number of shards some are those of others.
-            stored.retain(|id, _| self.is_home(&id.scope));
+            let stored = stored.unwrap_or_default();
+            let stored = stored.at_home(|id| self.is_home(&id.scope));
             self.server.keep_buckets(self.clock.now(), stored);
         }
     }
@@ -285,13 +284,14 @@ impl Driver {
 // === free functions ===
 
 /// Reads what is stored. Without an answer of the store all buckets begin full, and quotas stay closed.
-async fn load(store: &dyn BucketStore, origin: Origin) -> Option<StoredBuckets> {
+async fn load(store: &dyn BucketStore, origin: Origin) -> Option<LoadedBuckets> {
     for attempt in 1..=LOADS {
         match store.load(origin, unix_time()).await {
             Ok(stored) => {
                 // Of a backup that was put back this says how much is missing.
-                if let Some(age) = stored.values().map(|limit| limit.bucket.age).min() {
-                    let (count, last_written_s) = (stored.len(), age.as_secs());
+                let all = || stored.own.values().chain(stored.others.values());
+                if let Some(age) = all().map(|limit| limit.bucket.age).min() {
+                    let (count, last_written_s) = (all().count(), age.as_secs());
                     tracing::info!(count, last_written_s, "buckets: read from the store");
                 }
                 return Some(stored);

@@ -8,6 +8,7 @@ use tollgate_proto::request::{Refresh, ScopeRefresh};
 
 use super::super::{DriverHandle, DriverSettings};
 use super::*;
+use crate::buckets::StoredBuckets;
 
 const CONFIG: &str = "limits: [{match: '*', requests: {rate: 0.01, burst: 10}}]";
 
@@ -43,8 +44,11 @@ struct Shared(Arc<GatedStore>);
 
 #[tonic::async_trait]
 impl BucketStore for Shared {
-    async fn load(&self, _: Origin, _: Duration) -> Result<StoredBuckets, BucketStoreError> {
-        Ok(self.0.stored.lock().unwrap().clone())
+    async fn load(&self, _: Origin, _: Duration) -> Result<LoadedBuckets, BucketStoreError> {
+        Ok(LoadedBuckets {
+            own: self.0.stored.lock().unwrap().clone(),
+            others: StoredBuckets::new(),
+        })
     }
 
     async fn write(
