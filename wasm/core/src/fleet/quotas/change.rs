@@ -83,7 +83,7 @@ pub enum QuotaError {
     /// The credit has expired.
     #[error("the credit would have expired already")]
     Expired,
-    /// The quota has [`CREDITS_MAX`] credits.
+    /// The quota has as many credits as it may.
     #[error("the quota has {CREDITS_MAX} credits that have not expired, the most")]
     TooManyCredits,
     /// The coordinator has as many resources as it may.
