@@ -1,6 +1,5 @@
 //! DESIGN's laws, one file each, checked after every event of every run.
 
-mod f4_quotas;
 mod lasting;
 mod law1_never_more_than_the_capacity;
 mod law2_gets_at_most_wants;
@@ -9,6 +8,7 @@ mod law4_max_min_fair;
 mod law6_of_the_fleet;
 mod law6_the_proxy_enforces;
 mod law7_unreachable_is_not_unlimited;
+mod law_f4_quotas;
 mod nothing_leaks;
 mod tree;
 mod what_is_lent_can_be_used;
@@ -55,7 +55,7 @@ pub(crate) fn of(plan: &Plan) -> Vec<Box<dyn Law>> {
     if !plan.limit_of(0).quotas.is_empty() {
         // The others are about leases, which a limit with a quota has none of.
         return vec![
-            Box::new(f4_quotas::LawF4::default()),
+            Box::new(law_f4_quotas::LawF4::default()),
             Box::new(nothing_leaks::NothingLeaks),
         ];
     }

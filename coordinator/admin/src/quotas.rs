@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
-use tollgate_core::fleet::QuotaOrder;
-use tollgate_leases::{QuotaPage, ScopeQuotas};
+use tollgate_core::fleet::QuotaChangeRequest;
+use tollgate_leases::{ScopeQuotas, ScopeQuotasPage};
 use tollgate_observe::logging::AUDIT;
 use tollgate_proto::v1;
 use utoipa::ToSchema;
@@ -156,13 +156,13 @@ async fn change_here(
     by: Option<String>,
     spec: &QuotaChangeSpec,
 ) -> Result<Option<QuotasView>, RestError> {
-    let (resource, order) = spec.order(&app.parts.writer.catalog(), scope, by)?;
-    let Some(changed) = app.parts.shards.change_quota(&resource, &order).await? else {
+    let (resource, request) = spec.request(&app.parts.writer.catalog(), scope, by)?;
+    let Some(changed) = app.parts.shards.change_quota(&resource, &request).await? else {
         return Ok(None);
     };
-    let QuotaOrder { quota, by, change } = order;
+    let QuotaChangeRequest { quota, by, change } = request;
     let (unit, is_done) = (resource.unit.name(), changed.is_ok());
-    tracing::info!(target: AUDIT, by, ?scope, unit, quota, ?change, is_done, "quota: order");
+    tracing::info!(target: AUDIT, by, ?scope, unit, quota, ?change, is_done, "quota: change");
     changed?;
     own(app, scope).await
 }
@@ -198,7 +198,7 @@ pub(super) async fn own_page(
 ) -> Result<QuotasPage, RestError> {
     let pages = app.parts.shards.quota_pages(after, limit).await?;
     let pages = pages.into_iter().map(|page| {
-        let QuotaPage { scopes, next } = page;
+        let ScopeQuotasPage { scopes, next } = page;
         let views = scopes.iter().map(QuotasView::from).collect();
         (views, next.map(|next| next.as_ref().to_owned()))
     });

@@ -10,6 +10,7 @@ use tollgate_admin::view::{
     ScopeSummary, UnitSummary,
 };
 use tollgate_core::quantity::duration_text;
+use tollgate_net::clock::date_text;
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
@@ -193,7 +194,7 @@ fn raise(one: &RaiseView) -> Vec<Row> {
         ("REQUEST_BYTES", short(&one.spec.request_bytes)),
         ("RESPONSE_BYTES", short(&one.spec.response_bytes)),
         ("CONCURRENCY", short(&one.spec.concurrency)),
-        ("UNTIL", print::or_dash(until.map(print::time))),
+        ("UNTIL", print::or_dash(until.map(date_text))),
     ]]
 }
 

@@ -1,15 +1,11 @@
 //! Output on a terminal and in a pipe.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::time::{Duration, UNIX_EPOCH};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use crate::failure::Failure;
-
-/// Start of the year 10 000, in seconds since 1970.
-const YEAR_10_000: u64 = 253_402_300_800;
 
 /// Rows under a header, on standard output: with lines on a terminal, else in plain columns.
 pub(crate) fn table(header: &str, rows: Vec<Vec<String>>) -> Result<(), Failure> {
@@ -96,15 +92,6 @@ fn turns(character: char) -> bool {
 /// Returns `value`, or a dash if there is none.
 pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-}
-
-/// A time in seconds since 1970, as a date.
-pub(crate) fn time(since_1970: u64) -> String {
-    let time = UNIX_EPOCH.checked_add(Duration::from_secs(since_1970));
-    // Later ones cannot be written.
-    let time = time.filter(|_| since_1970 < YEAR_10_000);
-    let time = time.map(|time| humantime::format_rfc3339_seconds(time).to_string());
-    time.unwrap_or_else(|| since_1970.to_string())
 }
 
 /// Returns which columns have nothing but numbers.

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use clap::Args;
 use serde_json::json;
-use tollgate_net::clock::unix_time;
+use tollgate_net::clock::{date_text, unix_time};
 
 use crate::client::{Call, Client};
 use crate::failure::Failure;
@@ -67,7 +67,7 @@ impl Raise {
             return print::json(&reply.body);
         }
         let scope = print::plain(&self.scope);
-        print::lines(&format!("{scope} is raised until {}", print::time(until)))
+        print::lines(&format!("{scope} is raised until {}", date_text(until)))
     }
 
     /// Its end, in seconds since 1970.

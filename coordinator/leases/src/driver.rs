@@ -41,7 +41,7 @@ use self::journal::Journal;
 use self::parent::ParentState;
 pub(crate) use self::parent::WeakDriverHandle;
 pub(crate) use self::parent_batch::ParentReply;
-pub use self::quotas::{QuotaFault, QuotaPage, ScopeQuotas};
+pub use self::quotas::{QuotaFault, ScopeQuotas, ScopeQuotasPage};
 pub use self::settings::DriverSettings;
 pub use self::tally::LeaseCount;
 use self::tally::Tally;

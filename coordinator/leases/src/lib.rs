@@ -17,5 +17,5 @@ pub mod shards;
 pub mod visit;
 
 pub use self::driver::{
-    DriverError, DriverSettings, LeaseCount, QuotaFault, QuotaPage, ScopeQuotas,
+    DriverError, DriverSettings, LeaseCount, QuotaFault, ScopeQuotas, ScopeQuotasPage,
 };

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tollgate_core::cluster::ShardId;
-use tollgate_core::fleet::QuotaOrder;
+use tollgate_core::fleet::QuotaChangeRequest;
 use tollgate_core::lease::{ClientId, Epoch, ResourceId};
 use tollgate_core::lease_server::{DrainError, LeaseServer};
 use tollgate_core::units::Instant;
 
 use crate::drains::NodeDrains;
-use crate::driver::{DriverError, QuotaFault, QuotaPage, ScopeQuotas};
+use crate::driver::{DriverError, QuotaFault, ScopeQuotas, ScopeQuotasPage};
 use crate::rules::RuleNames;
 use crate::visit::{ResourceVisitor, visit_resources};
 
@@ -120,7 +120,7 @@ impl Shards {
         &self,
         after: &str,
         max: usize,
-    ) -> Result<Vec<QuotaPage>, DriverError> {
+    ) -> Result<Vec<ScopeQuotasPage>, DriverError> {
         let mut pages = Vec::new();
         for mastership in self.all() {
             pages.push(mastership.driver.quota_page(after.to_owned(), max).await?);
@@ -135,12 +135,12 @@ impl Shards {
     pub async fn change_quota(
         &self,
         resource: &ResourceId,
-        order: &QuotaOrder,
+        request: &QuotaChangeRequest,
     ) -> Result<Option<Result<(), QuotaFault>>, DriverError> {
         for mastership in self.all() {
             let changed = mastership
                 .driver
-                .change_quota(resource.clone(), order.clone());
+                .change_quota(resource.clone(), request.clone());
             let changed = changed.await?;
             if changed.is_some() {
                 return Ok(changed.filter(|_| mastership.holds()));

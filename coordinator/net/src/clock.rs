@@ -9,6 +9,9 @@ use tokio::time::Sleep;
 use tollgate_core::lease::Epoch;
 use tollgate_core::units::Instant;
 
+/// Start of the year 10 000, in seconds since 1970.
+const YEAR_10_000: u64 = 253_402_300_800;
+
 /// Monotonic time since the clock was made.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -100,9 +103,26 @@ pub fn unix_time() -> Duration {
     since_1970.unwrap_or(Duration::ZERO)
 }
 
+/// A time in seconds since 1970, as a date that programs read as well (RFC 3339); the number from the year 10 000 on,
+/// which dates do not have.
+pub fn date_text(since_1970: u64) -> String {
+    let time = UNIX_EPOCH.checked_add(Duration::from_secs(since_1970));
+    let time = time.filter(|_| since_1970 < YEAR_10_000);
+    let text = time.map(|time| humantime::format_rfc3339_seconds(time).to_string());
+    text.unwrap_or_else(|| since_1970.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_time_has_a_text() {
+        assert_eq!(date_text(0), "1970-01-01T00:00:00Z");
+        assert_eq!(date_text(YEAR_10_000 - 1), "9999-12-31T23:59:59Z");
+        assert_eq!(date_text(YEAR_10_000), "253402300800");
+        assert_eq!(date_text(u64::MAX), "18446744073709551615");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_timer_ends_at_the_deadline_that_it_was_told_last() {

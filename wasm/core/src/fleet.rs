@@ -26,7 +26,7 @@ pub(crate) use self::member::{DrawingMember, MemberDraws};
 use self::promises::Promises;
 pub(crate) use self::quotas::FleetQuotas;
 pub use self::quotas::{
-    EndedWindow, QuotaChange, QuotaCredit, QuotaError, QuotaEvent, QuotaLevel, QuotaOrder,
+    EndedWindow, QuotaChange, QuotaChangeRequest, QuotaCredit, QuotaError, QuotaEvent, QuotaLevel,
     QuotaRecord, QuotaThreshold, QuotaUsage, UsedPart,
 };
 pub(crate) use self::reports::Report;
@@ -147,7 +147,7 @@ impl FleetLimit {
         left.min(self.quotas.left())
     }
 
-    /// Carries out an order about a quota of a limit with `burst`, of which clients hold `held`.
+    /// Makes a change of a quota of a limit with `burst`, of which clients hold `held`.
     ///
     /// # Errors
     /// If it is unknown, or there is no room for a credit, or it is none.
@@ -155,9 +155,9 @@ impl FleetLimit {
         &mut self,
         now: Instant,
         (burst, held): (Tokens, Tokens),
-        order: &QuotaOrder,
+        request: &QuotaChangeRequest,
     ) -> Result<(), QuotaError> {
-        self.quotas.change(now, held, order)?;
+        self.quotas.change(now, held, request)?;
         self.begin(now, burst);
         self.is_used = true;
         Ok(())

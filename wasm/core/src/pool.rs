@@ -25,8 +25,8 @@ use core::time::Duration;
 mod draws;
 
 use crate::fleet::{
-    DrawSums, FleetBucketSnapshot, FleetLimit, FleetSums, MemberDraws, QuotaError, QuotaOrder,
-    QuotaRecord, ShortMembers,
+    DrawSums, FleetBucketSnapshot, FleetLimit, FleetSums, MemberDraws, QuotaChangeRequest,
+    QuotaError, QuotaRecord, ShortMembers,
 };
 use crate::hash::fnv1a;
 use crate::lack::Lack;
@@ -217,17 +217,17 @@ impl Pool {
         self.fleet.quotas.advance(now, clock, held);
     }
 
-    /// Carries out an order about one of its quotas.
+    /// Makes a change of one of its quotas.
     ///
     /// # Errors
     /// If it is unknown, or there is no room for a credit, or it is none.
     pub(crate) fn change_quota(
         &mut self,
         now: Instant,
-        order: &QuotaOrder,
+        request: &QuotaChangeRequest,
     ) -> Result<(), QuotaError> {
         let tokens = (self.limit.burst, self.draws.held());
-        self.fleet.change_quota(now, tokens, order)
+        self.fleet.change_quota(now, tokens, request)
     }
 
     /// Makes `member` a member, whose clients have earned `unearned` tokens before, which count no more.

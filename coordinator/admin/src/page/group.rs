@@ -7,8 +7,8 @@ use super::chart::Chart;
 use super::overview::{CLIENTS, unanswered};
 use super::query::TableQuery;
 use super::resource_table::{ResourceTable, Weight};
-use super::scope::{limit_table, time};
-use super::text::{amount, counted, group_path, name, unit_words, unit_words_alone};
+use super::scope::limit_table;
+use super::text::{amount, counted, date, group_path, name, unit_words, unit_words_alone};
 use super::{Page, past, quota};
 use crate::App;
 use crate::extract::{Path, Query};
@@ -108,7 +108,7 @@ impl GroupPage<'_> {
             (unanswered(&status.unanswered))
             @for group in &status.groups { (used(group)) }
             @if let Some(OwnView { source: SourceView::Raise { until }, .. }) = &limits.own {
-                p { "Its limits are raised until " (time(*until)) "." }
+                p { "Its limits are raised until " (date(*until)) "." }
             }
             @if let Some(own) = &limits.own {
                 section.wide data-key="limits" { h2 { "Limits" } (limit_table(&own.units)) }

@@ -1,14 +1,9 @@
 //! Quotas of a resource: how much of each was left from the start of its window until now, and in earlier windows.
 
-use std::time::{Duration, UNIX_EPOCH};
-
 use maud::{Markup, html};
 
-use super::text::{amount, duration, plain};
+use super::text::{amount, date, duration, plain};
 use crate::lease_view::QuotaView;
-
-/// Start of the year 10 000, in milliseconds since 1970.
-const YEAR_10_000_MS: u64 = 253_402_300_800_000;
 
 /// Draws `quotas` of `unit`; nothing without any.
 pub(super) fn quotas(unit: &str, quotas: &[QuotaView]) -> Markup {
@@ -63,7 +58,7 @@ fn earlier(unit: &str, quota: &QuotaView) -> Markup {
                     th scope="col" { "window until" } th.num scope="col" { "used" } th scope="col" { "of the amount of now" }
                 } }
                 tbody { @for window in quota.ended.iter().rev() { tr {
-                    th scope="row" { (date(window.until_ms)) }
+                    th scope="row" { (date(window.until_ms / 1000)) }
                     td.num { (amount(unit, window.used.into())) }
                     td {
                         svg.bar viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true" {
@@ -83,7 +78,7 @@ fn credits(unit: &str, quota: &QuotaView) -> Markup {
         @for credit in &quota.credits {
             p.dim {
                 "Credit " (plain(&credit.id)) ": " (amount(unit, credit.left.into())) " of "
-                (amount(unit, credit.amount.into())) " left until " (date(credit.until_ms)) "."
+                (amount(unit, credit.amount.into())) " left until " (date(credit.until_ms / 1000)) "."
             }
         }
     }
@@ -92,15 +87,6 @@ fn credits(unit: &str, quota: &QuotaView) -> Markup {
 /// A part as a coordinate of a hundred.
 fn percents(part: f64) -> String {
     format!("{:.1}", (part * 100.0).clamp(0.0, 100.0))
-}
-
-/// Milliseconds since 1970 as a date and a time, in UTC.
-fn date(ms: u64) -> String {
-    let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms));
-    // Later ones cannot be written.
-    let time = time.filter(|_| ms < YEAR_10_000_MS);
-    let time = time.map(|time| humantime::format_rfc3339_seconds(time).to_string());
-    time.map_or_else(|| ms.to_string(), |text| text.replace('T', " "))
 }
 
 /// When the window ends, and whether the quota lasts until then at the pace so far. One that slides has no end.

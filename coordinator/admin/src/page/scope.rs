@@ -1,7 +1,6 @@
 //! Page of one scope: its throttled clients, the shares of all, and its limits.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, UNIX_EPOCH};
 
 use axum::extract::State;
 use maud::{Markup, html};
@@ -11,7 +10,7 @@ use tollgate_proto::v1;
 use super::chart::Chart;
 use super::client_table::{ClientQuery, ClientTable};
 use super::overview::unanswered;
-use super::text::{amount, duration, group_path, name, owner, unit_words};
+use super::text::{amount, date, duration, group_path, name, owner, unit_words};
 use super::verdict::{traffic, verdict};
 use super::{Page, bar, legend, past, quota};
 use crate::App;
@@ -145,7 +144,7 @@ fn origin(limits: &ScopeLimits) -> Markup {
                     a href=(group_path(&group.name)) { (name(&group.name)) }
                     ", which is divided between " (group.fair_between) ", with a weight of "
                     (group.weight) "."
-                    @if let Some(until) = group.raised_until { " Its limits are raised until " (time(until)) "." }
+                    @if let Some(until) = group.raised_until { " Its limits are raised until " (date(until)) "." }
                 }
                 (limit_table(&group.units))
             }
@@ -153,20 +152,12 @@ fn origin(limits: &ScopeLimits) -> Markup {
     }
 }
 
-/// A time in seconds since 1970, as a date that programs read as well.
-pub(super) fn time(until: u64) -> Markup {
-    let at = UNIX_EPOCH.checked_add(Duration::from_secs(until));
-    let text = at.map(|at| humantime::format_rfc3339_seconds(at).to_string());
-    let text = text.unwrap_or_default();
-    html! { time datetime=(text) { (text) } }
-}
-
 fn source(source: &SourceView) -> Markup {
     html! {
         @match source {
             SourceView::File { r#match } => { "the file, where it matches " code { (name(r#match)) } }
             SourceView::Override { revision } => { "an override of revision " (revision) }
-            SourceView::Raise { until } => { "a raise, until " (time(*until)) }
+            SourceView::Raise { until } => { "a raise, until " (date(*until)) }
             SourceView::Group => { "its group" }
         }
     }

@@ -68,7 +68,7 @@ fn a_quota_is_drawn_down_to_where_its_pace_leads() {
         let page = quota::quotas("requests", &[quota(used, at_ms)]).into_string();
         assert!(page.contains(path), "{page}");
         assert!(
-            page.contains("4 of 5 left until 2026-09-24 00:00:00Z"),
+            page.contains("4 of 5 left until <time datetime=\"2026-09-24T00:00:00Z\">"),
             "{page}"
         );
         assert!(page.contains("width=\"40.0\""), "{page}");

@@ -7,6 +7,7 @@ use maud::{Markup, Render, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tollgate_core::quantity::amount_text;
 pub(super) use tollgate_core::quantity::duration_text as duration;
+use tollgate_net::clock::date_text;
 
 use crate::lease_view::Amount;
 
@@ -152,6 +153,12 @@ pub(super) fn count(value: usize) -> String {
 pub(super) fn counted(value: usize, noun: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(value))
+}
+
+/// A time in seconds since 1970, as a date.
+pub(super) fn date(since_1970: u64) -> Markup {
+    let text = date_text(since_1970);
+    html! { time datetime=(text) { (text) } }
 }
 
 /// The time of the day at `since_1970`, in UTC.

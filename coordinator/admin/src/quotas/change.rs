@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tollgate_config::catalog::Catalog;
 use tollgate_config::catalog::spec::LocatedScalar;
-use tollgate_core::fleet::{QuotaChange, QuotaOrder};
+use tollgate_core::fleet::{QuotaChange, QuotaChangeRequest};
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::quantity::{QuantityUnit, parse};
 use tollgate_core::units::{Tokens, WallTime};
@@ -96,12 +96,12 @@ impl QuotaChangeSpec {
     ///
     /// # Errors
     /// If it has no such quota, or a field breaks a rule.
-    pub(super) fn order(
+    pub(super) fn request(
         &self,
         catalog: &Catalog,
         scope: &str,
         by: Option<String>,
-    ) -> Result<(ResourceId, QuotaOrder), RestError> {
+    ) -> Result<(ResourceId, QuotaChangeRequest), RestError> {
         let names = quota_names(catalog, scope)?;
         let (unit, quota) = self.quota(&names)?;
         let unit = *unit;
@@ -116,12 +116,12 @@ impl QuotaChangeSpec {
         };
         let resource = ResourceId::new(scope, unit);
         let resource = resource.map_err(|error| RestError::parameter("scope", scope, error))?;
-        let order = QuotaOrder {
+        let request = QuotaChangeRequest {
             quota: quota.clone(),
             by: by.unwrap_or_default(),
             change,
         };
-        Ok((resource, order))
+        Ok((resource, request))
     }
 
     /// The one of the quotas called `names` that it means.
@@ -207,20 +207,18 @@ fn listed(names: &[(Unit, String)]) -> String {
 /// The tokens of `unit` that `field` says.
 fn tokens(field: &str, text: &LocatedScalar, unit: Unit) -> Result<Tokens, RestError> {
     let amount = parse(text.as_str(), QuantityUnit::of(unit));
-    let amount = amount.map_err(|error| {
-        RestError::Invalid(vec![FieldFault {
-            field: field.to_owned(),
-            value: Some(text.as_str().to_owned()),
-            rule: error.to_string(),
-        }])
-    })?;
+    let amount = amount.map_err(|error| fault(field, Some(text.as_str()), error))?;
     Ok(Tokens::from_micros(amount.as_micros()))
 }
 
 fn invalid(field: &str, rule: impl ToString) -> RestError {
+    fault(field, None, rule)
+}
+
+fn fault(field: &str, value: Option<&str>, rule: impl ToString) -> RestError {
     RestError::Invalid(vec![FieldFault {
         field: field.to_owned(),
-        value: None,
+        value: value.map(str::to_owned),
         rule: rule.to_string(),
     }])
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tollgate_admin::view::{LimitView, MemberView, SafeView, ScopeLimits, SourceView};
 use tollgate_core::quantity::duration_text;
+use tollgate_net::clock::date_text;
 
 use crate::failure::Failure;
 use crate::print;
@@ -88,7 +89,7 @@ fn source(source: &SourceView) -> String {
 }
 
 fn raised(until: u64) -> String {
-    format!("raised until {}", print::time(until))
+    format!("raised until {}", date_text(until))
 }
 
 fn rows(from: &str, units: &BTreeMap<String, LimitView>) -> Vec<Vec<String>> {

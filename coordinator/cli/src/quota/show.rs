@@ -1,7 +1,8 @@
 //! Quotas as tables.
 
-use tollgate_admin::view::{QuotaView, QuotasView};
+use tollgate_admin::view::{CreditView, QuotaView, QuotasView};
 use tollgate_core::quantity::duration_text;
+use tollgate_net::clock::date_text;
 
 use crate::failure::Failure;
 use crate::print;
@@ -55,7 +56,7 @@ fn row(unit: &str, quota: &QuotaView) -> Vec<(&'static str, String)> {
 }
 
 fn credits(unit: &str, quota: &QuotaView) -> Result<(), Failure> {
-    let row = |credit: &tollgate_admin::view::CreditView| {
+    let row = |credit: &CreditView| {
         vec![
             credit.id.clone(),
             credit.amount.to_string(),
@@ -115,5 +116,5 @@ fn section(
 
 /// Milliseconds since 1970 as a date and a time.
 pub(super) fn time(ms: u64) -> String {
-    print::time(ms / 1000)
+    date_text(ms / 1000)
 }

@@ -39,7 +39,7 @@ pub struct EtcdBuckets {
     /// Revision of the last write of each shard; none after one that may still be made: it must not be made
     /// after the next one.
     written: Mutex<BTreeMap<ShardId, i64>>,
-    /// Records of other numbers of shards, as they were read last.
+    /// Records of other numbers of shards whose limits have not been written since.
     moved: Mutex<MovedKeys>,
 }
 
@@ -225,7 +225,7 @@ impl BucketStore for EtcdBuckets {
     ) -> Result<(), BucketStoreError> {
         let folder = self.folder(origin);
         let mut operations = Vec::new();
-        for change in changes {
+        for change in &changes {
             let key = format!("{folder}{}", key(&change.resource));
             operations.push(match &change.bucket {
                 Some(bucket) => TxnOp::put(key, BucketRecord::new(now, bucket).encode(), None),
@@ -238,6 +238,10 @@ impl BucketStore for EtcdBuckets {
         }
         for operations in operations.chunks(CHANGES_MAX) {
             self.make(origin, operations.to_vec()).await?;
+        }
+        let mut moved = self.moved();
+        for change in &changes {
+            moved.remove(&change.resource);
         }
         Ok(())
     }

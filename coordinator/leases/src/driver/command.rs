@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tollgate_core::fleet::{QuotaOrder, is_slow};
+use tollgate_core::fleet::{QuotaChangeRequest, is_slow};
 use tollgate_core::lease::{Answer, ClientId, ResourceId};
 use tollgate_core::lease_server::{DrainError, LeaseServer};
 use tollgate_core::units::Instant;
@@ -13,7 +13,7 @@ use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;
 
 use super::parent_batch::{ParentBatch, ParentReply};
-use super::{Driver, LeaseError, QuotaFault, QuotaPage, ScopeQuotas};
+use super::{Driver, LeaseError, QuotaFault, ScopeQuotas, ScopeQuotasPage};
 use crate::derived::{DerivedAnswers, DerivedCall};
 
 /// Command to a driver, with the sender of its result.
@@ -33,11 +33,11 @@ pub(super) enum Command {
     /// Tells the usage of a scope's quotas.
     ScopeQuotas(Arc<str>, Reply<Option<ScopeQuotas>>),
     /// Tells the usage of the quotas of so many scopes after one.
-    QuotaPage(String, usize, Reply<QuotaPage>),
+    ScopeQuotasPage(String, usize, Reply<ScopeQuotasPage>),
     /// Changes what is used of a quota.
     ChangeQuota(
         ResourceId,
-        QuotaOrder,
+        QuotaChangeRequest,
         Reply<Option<Result<(), QuotaFault>>>,
     ),
     /// Looks at the lease table.
@@ -92,11 +92,11 @@ impl Driver {
             Command::ScopeQuotas(scope, reply) => {
                 let _ = reply.send(self.scope_quotas(now, &scope));
             }
-            Command::QuotaPage(after, max, reply) => {
+            Command::ScopeQuotasPage(after, max, reply) => {
                 let _ = reply.send(self.quota_page(now, &after, max));
             }
-            Command::ChangeQuota(resource, order, reply) => {
-                let changed = self.change_quota(now, &resource, &order);
+            Command::ChangeQuota(resource, request, reply) => {
+                let changed = self.change_quota(now, &resource, &request);
                 self.reply_when_stored(now, move |is_stored| {
                     let changed = changed.map(|changed| {
                         changed.and(if is_stored {

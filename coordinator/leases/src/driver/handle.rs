@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
-use tollgate_core::fleet::QuotaOrder;
+use tollgate_core::fleet::QuotaChangeRequest;
 use tollgate_core::lease::{ClientId, Origin, ResourceId};
 use tollgate_core::lease_server::{DrainError, LeaseServer};
 use tollgate_core::units::Instant;
@@ -12,7 +12,7 @@ use tollgate_proto::request::{Refresh, Release};
 use tollgate_proto::response::ScopeAnswer;
 
 use super::command::{Command, Reply, View};
-use super::{DriverError, QuotaFault, QuotaPage, ScopeQuotas};
+use super::{DriverError, QuotaFault, ScopeQuotas, ScopeQuotasPage};
 use crate::derived::{DerivedAnswers, DerivedCall};
 
 /// Commands that wait for the driver. A bulk call takes about a millisecond, so a full queue is
@@ -138,8 +138,12 @@ impl DriverHandle {
     ///
     /// # Errors
     /// If the driver cannot be reached.
-    pub async fn quota_page(&self, after: String, max: usize) -> Result<QuotaPage, DriverError> {
-        self.call(|reply| Command::QuotaPage(after, max, reply))
+    pub async fn quota_page(
+        &self,
+        after: String,
+        max: usize,
+    ) -> Result<ScopeQuotasPage, DriverError> {
+        self.call(|reply| Command::ScopeQuotasPage(after, max, reply))
             .await
     }
 
@@ -151,9 +155,9 @@ impl DriverHandle {
     pub async fn change_quota(
         &self,
         resource: ResourceId,
-        order: QuotaOrder,
+        request: QuotaChangeRequest,
     ) -> Result<Option<Result<(), QuotaFault>>, DriverError> {
-        self.call(|reply| Command::ChangeQuota(resource, order, reply))
+        self.call(|reply| Command::ChangeQuota(resource, request, reply))
             .await
     }
 

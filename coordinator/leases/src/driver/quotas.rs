@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::fleet::{QuotaError, QuotaOrder, QuotaUsage};
+use tollgate_core::fleet::{QuotaChangeRequest, QuotaError, QuotaUsage};
 use tollgate_core::lease::{ResourceId, Unit};
 use tollgate_core::units::Instant;
 
@@ -22,7 +22,7 @@ pub struct ScopeQuotas {
 
 /// Quotas of some scopes.
 #[derive(Clone, Debug, Default)]
-pub struct QuotaPage {
+pub struct ScopeQuotasPage {
     /// The scopes, in order; there may be fewer than were asked for.
     pub scopes: Vec<ScopeQuotas>,
     /// The scope after which the list goes on; none at its end.
@@ -67,7 +67,7 @@ impl Driver {
     }
 
     /// The quotas of `max` scopes after `after` of which something is known.
-    pub(super) fn quota_page(&mut self, now: Instant, after: &str, max: usize) -> QuotaPage {
+    pub(super) fn quota_page(&mut self, now: Instant, after: &str, max: usize) -> ScopeQuotasPage {
         let [.., last_unit] = Unit::ALL;
         let after = ResourceId {
             scope: after.into(),
@@ -81,7 +81,7 @@ impl Driver {
             // Other units of it may follow.
             scopes.pop();
         }
-        let mut page = QuotaPage::default();
+        let mut page = ScopeQuotasPage::default();
         let mut last = None;
         for scope in scopes {
             if page.scopes.len() >= max {
@@ -95,12 +95,12 @@ impl Driver {
         page
     }
 
-    /// Carries out an order about a quota of `resource`; none if that belongs to another shard.
+    /// Makes a change of a quota of `resource`; none if that belongs to another shard.
     pub(super) fn change_quota(
         &mut self,
         now: Instant,
         resource: &ResourceId,
-        order: &QuotaOrder,
+        request: &QuotaChangeRequest,
     ) -> Option<Result<(), QuotaFault>> {
         self.follow_catalog();
         let resolved = self.resolver.resolve(&resource.scope);
@@ -108,7 +108,9 @@ impl Driver {
         let Some(terms) = resolved.terms(resource.unit) else {
             return Some(Err(QuotaError::Unknown.into()));
         };
-        let changed = self.server.handle_quota_order(now, resource, &terms, order);
+        let changed = self
+            .server
+            .handle_quota_change(now, resource, &terms, request);
         Some(changed.map_err(QuotaFault::from))
     }
 }

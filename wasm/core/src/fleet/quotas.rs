@@ -11,7 +11,7 @@ mod account;
 mod change;
 
 use self::account::QuotaAccount;
-pub use self::change::{QuotaChange, QuotaCredit, QuotaError, QuotaEvent, QuotaOrder};
+pub use self::change::{QuotaChange, QuotaChangeRequest, QuotaCredit, QuotaError, QuotaEvent};
 use crate::quota::{Quota, QuotaWindow, Quotas};
 use crate::units::{Instant, Tokens, WallClock, WallTime};
 
@@ -263,7 +263,7 @@ impl FleetQuotas {
         }
     }
 
-    /// Carries out an order, while clients hold `held` that are known here.
+    /// Makes a change, while clients hold `held` that are known here.
     ///
     /// # Errors
     /// If it is unknown, or there is no room for a credit, or it is none.
@@ -271,15 +271,15 @@ impl FleetQuotas {
         &mut self,
         now: Instant,
         held: Tokens,
-        order: &QuotaOrder,
+        request: &QuotaChangeRequest,
     ) -> Result<(), QuotaError> {
         let time = self.clock.time(now);
         let held = self.held(now, held);
-        let account = self.find_mut(&order.quota);
+        let account = self.find_mut(&request.quota);
         let account = account.filter(|account| account.quota.is_some());
         account
             .ok_or(QuotaError::Unknown)?
-            .change(time, held, order)
+            .change(time, held, request)
     }
 
     /// Notes that a client has spent `tokens` that it was granted, the last of them `age` before `now`.

@@ -6,7 +6,7 @@ use core::ops::Bound;
 
 use super::slot::ResourceSlot;
 use super::{LeaseServer, Terms, requeue};
-use crate::fleet::{FleetLimit, QuotaError, QuotaOrder, QuotaThreshold, QuotaUsage};
+use crate::fleet::{FleetLimit, QuotaChangeRequest, QuotaError, QuotaThreshold, QuotaUsage};
 use crate::lease::ResourceId;
 use crate::limit::Limit;
 use crate::resource::Resource;
@@ -74,19 +74,19 @@ impl LeaseServer {
         fleet.quotas.usage(now, Tokens::ZERO)
     }
 
-    /// Carries out an order about a quota of the resource `id`, or of the pool of that name.
+    /// Makes a change of a quota of the resource `id`, or of the pool of that name.
     ///
     /// # Errors
     /// If it has no such quota, or there is no room for the resource or a credit, or the credit is none.
-    pub fn handle_quota_order(
+    pub fn handle_quota_change(
         &mut self,
         now: Instant,
         id: &ResourceId,
         terms: &Terms<'_>,
-        order: &QuotaOrder,
+        request: &QuotaChangeRequest,
     ) -> Result<(), QuotaError> {
         if terms.pool.is_some_and(|pool| pool.pool == id) {
-            return self.change_quota_of_pool(now, id, terms, order);
+            return self.change_quota_of_pool(now, id, terms, request);
         }
         if !self.resources.contains_key(id) {
             self.begin_without_clients(now, id, terms)?;
@@ -97,7 +97,7 @@ impl LeaseServer {
         let allocation = &mut slot.resource.allocation;
         allocation.set_limit(now, terms.limit);
         allocation.advance_quotas(now, self.wall_clock);
-        let changed = allocation.change_quota(now, order);
+        let changed = allocation.change_quota(now, request);
         self.buckets.note_resource(now, id, slot);
         requeue(&mut self.timeouts, id, slot);
         changed
@@ -108,12 +108,12 @@ impl LeaseServer {
         now: Instant,
         id: &ResourceId,
         terms: &Terms<'_>,
-        order: &QuotaOrder,
+        request: &QuotaChangeRequest,
     ) -> Result<(), QuotaError> {
         let stored = |pool: &ResourceId| self.buckets.restore(now, pool);
         self.pools.begin(now, self.wall_clock, terms, stored);
         let pool = self.pools.get_mut(id).ok_or(QuotaError::Unknown)?;
-        let changed = pool.change_quota(now, order);
+        let changed = pool.change_quota(now, request);
         self.buckets.note_pool(now, id, pool);
         self.pools.watch_empty();
         changed

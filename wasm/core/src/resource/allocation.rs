@@ -24,7 +24,9 @@ pub(super) use self::client_entry::{ClientEntry, TieBreak};
 use self::client_entry::{CountedLease, EntryTotals};
 use self::presence::Presence;
 use super::RefreshError;
-use crate::fleet::{DrawSums, DrawingBands, FleetLimit, QuotaError, QuotaOrder, QuotaUsage};
+use crate::fleet::{
+    DrawSums, DrawingBands, FleetLimit, QuotaChangeRequest, QuotaError, QuotaUsage,
+};
 use crate::lack::Lack;
 use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Unit};
 use crate::lease_times::LeaseTimes;
@@ -154,17 +156,17 @@ impl Allocation {
         self.fleet.quotas.usage(now, self.draws.held())
     }
 
-    /// Carries out an order about one of its quotas.
+    /// Makes a change of one of its quotas.
     ///
     /// # Errors
     /// If it is unknown, or there is no room for a credit, or it is none.
     pub(crate) fn change_quota(
         &mut self,
         now: Instant,
-        order: &QuotaOrder,
+        request: &QuotaChangeRequest,
     ) -> Result<(), QuotaError> {
         let tokens = (self.limit.burst, self.draws.held());
-        self.fleet.change_quota(now, tokens, order)
+        self.fleet.change_quota(now, tokens, request)
     }
 
     /// Takes the part of the limit that can be lent, if that is borrowed.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::change::{
-    CHANGES_MAX, CREDITS_MAX, QuotaChange, QuotaCredit, QuotaError, QuotaEvent, QuotaOrder,
+    CHANGES_MAX, CREDITS_MAX, QuotaChange, QuotaChangeRequest, QuotaCredit, QuotaError, QuotaEvent,
 };
 use super::{ENDED_MAX, EndedWindow, QuotaRecord, QuotaThreshold, THRESHOLDS, UsedPart};
 use crate::quota::{Quota, QuotaPeriod};
@@ -206,7 +206,7 @@ impl QuotaAccount {
         }
     }
 
-    /// Carries out an order at `now`, while clients hold `held`.
+    /// Makes a change at `now`, while clients hold `held`.
     ///
     /// # Errors
     /// If there is no room for a credit, or it is none.
@@ -214,9 +214,9 @@ impl QuotaAccount {
         &mut self,
         now: WallTime,
         held: Tokens,
-        order: &QuotaOrder,
+        request: &QuotaChangeRequest,
     ) -> Result<(), QuotaError> {
-        let (credit, tokens) = match &order.change {
+        let (credit, tokens) = match &request.change {
             QuotaChange::SetUsed(tokens) => {
                 self.record.parts.clear();
                 self.carried = Default::default();
@@ -240,7 +240,7 @@ impl QuotaAccount {
         let events = &mut self.record.events;
         events.push(QuotaEvent {
             at: now,
-            by: order.by.clone(),
+            by: request.by.clone(),
             credit,
             tokens,
         });
@@ -324,17 +324,17 @@ impl QuotaAccount {
         None
     }
 
-    /// Time until which it is remembered: of a calendar a window is told for a while after its end.
+    /// Time until which it is remembered: of a calendar a window can be exported for a while after its end.
     pub(super) fn lasts_until(&self) -> Option<WallTime> {
         let quota = self.quota.as_ref().filter(|_| self.is_of_calendar());
-        let told_for = quota.and_then(|quota| quota.period.length().checked_div(EXPORT_PART));
-        let told_for = told_for.unwrap_or_default();
+        let exported_for = quota.and_then(|quota| quota.period.length().checked_div(EXPORT_PART));
+        let exported_for = exported_for.unwrap_or_default();
         let counts_until = self.record.parts.last().map(|part| part.until);
         let window_until = self.record.ended.last().map(|window| window.end);
-        let told_until = counts_until.max(window_until);
-        let told_until = told_until.map(|until| until.saturating_add(told_for));
+        let exported_until = counts_until.max(window_until);
+        let exported_until = exported_until.map(|until| until.saturating_add(exported_for));
         let credit_until = self.record.credits.last().map(|credit| credit.until);
-        told_until.max(credit_until)
+        exported_until.max(credit_until)
     }
 
     /// Part of the amount that is used, in percent; none if it bounds nothing.

@@ -46,7 +46,7 @@ pub enum QuotaChange {
 
 /// Change of a quota that a person makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotaOrder {
+pub struct QuotaChangeRequest {
     /// Name of the quota's period.
     pub quota: String,
     /// Name of the person's token; empty if that is not known.

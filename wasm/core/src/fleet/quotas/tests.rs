@@ -174,17 +174,17 @@ fn a_threshold_is_reached_once_in_each_window() {
     assert_eq!(quotas.take_thresholds().len(), 1);
 }
 
-/// An order about a quota of an hour.
-fn order(change: QuotaChange) -> QuotaOrder {
-    QuotaOrder {
+/// A change of a quota of an hour.
+fn request(change: QuotaChange) -> QuotaChangeRequest {
+    QuotaChangeRequest {
         quota: "hour".to_owned(),
         by: "operator".to_owned(),
         change,
     }
 }
 
-fn credit(id: &str, amount: u64, until_hour: Option<u64>) -> QuotaOrder {
-    order(QuotaChange::Credit {
+fn credit(id: &str, amount: u64, until_hour: Option<u64>) -> QuotaChangeRequest {
+    request(QuotaChange::Credit {
         id: id.to_owned(),
         amount: tokens(amount),
         until: until_hour.map(|hour| WallTime::from_millis((24 + hour) * HOUR_MS)),
@@ -229,7 +229,7 @@ fn a_credit_is_given_once_and_used_after_the_window() {
     let now = advance(&mut quotas, 4, 0);
     let expired = quotas.change(now, Tokens::ZERO, &credit("c", 2, Some(4)));
     assert_eq!(expired, Err(QuotaError::Expired));
-    let withdraw = order(QuotaChange::Withdraw { id: "d".to_owned() });
+    let withdraw = request(QuotaChange::Withdraw { id: "d".to_owned() });
     let none = quotas.change(now, Tokens::ZERO, &withdraw);
     assert_eq!(none, Err(QuotaError::NoCredit));
     quotas
@@ -280,12 +280,12 @@ fn what_a_person_says_is_used_counts_beside_what_clients_hold() {
     let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
     let now = advance(&mut quotas, 0, 0);
     quotas.charge(now, tokens(9));
-    let set = |used| order(QuotaChange::SetUsed(tokens(used)));
+    let set = |used| request(QuotaChange::SetUsed(tokens(used)));
     quotas.change(now, tokens(2), &set(0)).unwrap();
     assert_eq!(quotas.left(), tokens(8));
     quotas.change(now, tokens(2), &set(20)).unwrap();
     assert_eq!(quotas.left(), Tokens::ZERO);
-    let unknown = QuotaOrder {
+    let unknown = QuotaChangeRequest {
         quota: "day".to_owned(),
         ..set(1)
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::vec;
 
 use super::*;
-use crate::fleet::{QuotaChange, QuotaError, QuotaOrder, StoredLimit};
+use crate::fleet::{QuotaChange, QuotaChangeRequest, QuotaError, StoredLimit};
 use crate::lease::{DrawAnswer, DrawRequest};
 use crate::quota::{Calendar, CalendarUnit, Quota, QuotaPeriod, Quotas};
 use crate::units::{WallClock, WallTime};
@@ -313,15 +313,17 @@ fn a_person_sees_and_changes_what_is_used_also_without_clients() {
     let mut site = Site::hourly(1000, 50);
     let id = ResourceId::new("tenant/a", Unit::Requests).unwrap();
     let limit = site.limit.clone();
-    let order = |change| QuotaOrder {
+    let request = |change| QuotaChangeRequest {
         quota: "hour".into(),
         by: "operator".into(),
         change,
     };
-    let set = order(QuotaChange::SetUsed(Tokens::from_whole(40)));
-    let change = |site: &mut Site, order: &QuotaOrder| {
+    let set = request(QuotaChange::SetUsed(Tokens::from_whole(40)));
+    let change = |site: &mut Site, request: &QuotaChangeRequest| {
         let terms = Terms::of(&limit);
-        let outcome = site.server.handle_quota_order(site.now, &id, &terms, order);
+        let outcome = site
+            .server
+            .handle_quota_change(site.now, &id, &terms, request);
         site.store_changes();
         outcome
     };
@@ -339,7 +341,7 @@ fn a_person_sees_and_changes_what_is_used_also_without_clients() {
     assert_eq!(site.server.accounts_after(&id, 9).len(), 0);
     let first = ResourceId::new("a", Unit::Requests).unwrap();
     assert!(site.server.accounts_after(&first, 9).contains(&&id));
-    let credit = order(QuotaChange::Credit {
+    let credit = request(QuotaChange::Credit {
         id: "ticket 7".into(),
         amount: Tokens::from_whole(5),
         until: None,
@@ -355,7 +357,7 @@ fn a_person_sees_and_changes_what_is_used_also_without_clients() {
         site.ask(0, 4);
     }
     assert_eq!(site.passed, 15);
-    let day = QuotaOrder {
+    let day = QuotaChangeRequest {
         quota: "day".into(),
         ..set
     };
