@@ -110,7 +110,7 @@ impl QuotaChangeSpec {
             (None, Some(credit), None) => credit.change(unit)?,
             (None, None, Some(id)) => QuotaChange::Withdraw { id: id.clone() },
             _ => {
-                let rule = "is to be there, or credit, or withdraw, and one of them alone";
+                let rule = "exactly one of set_used, credit and withdraw must be given";
                 return Err(invalid("set_used", rule));
             }
         };
