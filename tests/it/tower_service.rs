@@ -113,7 +113,10 @@ async fn killed(test: &TestContext) -> Result<()> {
     wait::until("a refusal for want of a lease", s(5.0), async || {
         let refused = (0..100).find_map(|_| limits.try_admit(&charge).err());
         let refused = refused.context("more than the safe capacity passes")?;
-        ensure!(refused.refused().is_some_and(Refused::is_reduced), "{refused}");
+        ensure!(
+            refused.refused().is_some_and(Refused::is_reduced),
+            "{refused}"
+        );
         Ok(())
     })
     .await?;

@@ -164,6 +164,10 @@ impl From<DrawRequest> for v1::Draw {
             returns: draw.returns.as_micros(),
             owed: draw.owed.as_micros(),
             debt_max: draw.debt_max.as_micros(),
+            refunds: draw.refunds.as_micros(),
+            // No shorter than it was.
+            refunded_for_ms: u64::try_from(draw.refunded_for.as_nanos().div_ceil(1_000_000))
+                .unwrap_or(u64::MAX),
             // No longer than it was.
             spent_for_ms: u64::try_from(draw.spent_for.as_millis()).unwrap_or(u64::MAX),
         }
@@ -181,6 +185,8 @@ impl From<v1::Draw> for DrawRequest {
             returns: Tokens::from_micros(message.returns),
             owed: Tokens::from_micros(message.owed),
             debt_max: Tokens::from_micros(message.debt_max),
+            refunds: Tokens::from_micros(message.refunds),
+            refunded_for: Duration::from_millis(message.refunded_for_ms),
             spent_for: Duration::from_millis(message.spent_for_ms),
         }
     }

@@ -52,6 +52,12 @@ pub(super) struct Draws {
     pub(super) on_credit: Tokens,
     /// The quota that is nearest to its end, by the last answer, if there is any.
     pub(super) quota: Option<KnownQuota>,
+    /// Tokens that were spent and came back, and of which the coordinator has not been told.
+    pub(super) refunds: Tokens,
+    /// Time at which the first of these were taken.
+    pub(super) refunds_from: Instant,
+    /// Time until which requests that go on may bring some back.
+    pub(super) settles_until: Instant,
 }
 
 /// Quota as a client knows of it.
@@ -137,6 +143,36 @@ impl Draws {
         self.next = self.next.filter(|_| is_in_debt || tokens == Tokens::ZERO);
     }
 
+    /// Takes back `tokens` that were spent, the first of them at `taken_at`: they pay what is owed, and go to the
+    /// fleet's bucket with the next request, `most` at most. With them a request may pass that was to wait, unless that
+    /// bucket is in debt.
+    pub(super) fn refund(&mut self, now: Instant, taken_at: Instant, tokens: Tokens, most: Tokens) {
+        // Of a quota what is owed may be of a later window.
+        let paid = if self.quota.is_none() {
+            self.owed.min(tokens)
+        } else {
+            Tokens::ZERO
+        };
+        self.owed = self.owed.saturating_sub(paid);
+        self.on_credit = self.on_credit.min(self.owed);
+        let rest = tokens.saturating_sub(paid);
+        if rest == Tokens::ZERO {
+            return;
+        }
+        if self.refunds == Tokens::ZERO {
+            self.refunds_from = taken_at;
+        }
+        self.refunds_from = self.refunds_from.min(taken_at);
+        self.refunds = self.refunds.saturating_add(rest).min(most);
+        let is_in_debt = now < self.grows_from;
+        self.next = self.next.filter(|_| is_in_debt);
+    }
+
+    /// Whether tokens may come back at `now`, or are to be told of.
+    pub(super) fn is_settling(&self, now: Instant) -> bool {
+        self.refunds > Tokens::ZERO || now < self.settles_until
+    }
+
     /// Begins with a balance of tokens, in millionths; less than none is owed.
     pub(super) fn begin(&mut self, balance: i64) {
         self.left = positive(balance);
@@ -205,6 +241,7 @@ impl Draws {
         let returns = self.left.saturating_sub(keeps.max(needs));
         self.left = self.left.saturating_sub(returns);
         self.reported = self.owed;
+        let refunds = core::mem::take(&mut self.refunds);
         DrawRequest {
             account: self.account,
             drawn: self.granted,
@@ -212,6 +249,12 @@ impl Draws {
             needs,
             first: core::mem::take(&mut self.first),
             returns,
+            refunds,
+            refunded_for: if refunds == Tokens::ZERO {
+                Duration::ZERO
+            } else {
+                now.saturating_since(self.refunds_from)
+            },
             spent_for: now.saturating_since(self.spent_at),
             owed: self.owed,
             debt_max: debt_max.max(self.on_credit),

@@ -31,6 +31,8 @@ const UNLIMITED_CACHE: u64 = 1000;
 const BYTES_GRAIN: u64 = 4 * 1024;
 /// A record that was not used for this long is free, whatever it says.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
+/// Time for which a limiter stays awake for requests that go on, after it was told of them.
+const SETTLES_FOR: Duration = Duration::from_secs(15);
 /// Attempts at an idle limiter after a pause as long as this are measured from now on.
 const RETURN_AFTER: Duration = Duration::from_secs(1);
 
@@ -171,6 +173,25 @@ impl RateLimiter {
             self.draws.note_safe_back(tokens);
             self.bucket.give_back(now, tokens)
         }
+    }
+
+    /// Takes back `tokens` that a request was charged at `taken_at`, and that it did not cost. Those beyond the burst are
+    /// lost, as are those of a window of a quota that has ended since.
+    pub fn refund(&mut self, now: Instant, policy: &Policy, taken_at: Instant, tokens: Tokens) {
+        self.settle_bucket(now, policy);
+        if self.draws.offered || self.draws.quota.is_some() {
+            let amount = self.draws.quota.map(|quota| quota.amount);
+            let most = self.whole_burst().min(amount.unwrap_or(Tokens::MAX));
+            self.draws.refund(now, taken_at, tokens, most);
+        } else {
+            self.bucket.give_back(now, tokens);
+        }
+    }
+
+    /// Notes that requests go on which may bring tokens back. While some do, it stays awake: a coordinator takes nothing
+    /// back from a client that it has forgotten.
+    pub fn await_refunds(&mut self, now: Instant) {
+        self.draws.settles_until = now.saturating_add(SETTLES_FOR);
     }
 
     /// Counts `attempts` made until `now`. True if they changed the wants so much that

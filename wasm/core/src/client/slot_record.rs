@@ -26,9 +26,9 @@ use crate::units::{Capacity, Instant, Rate, RatePeriod, Tokens};
 
 /// Versions 1 and 2 were a rate limiter for requests alone. Version 3 had no shards, in version 4 a
 /// concurrency limiter kept no lease but the last one, before version 6 neither the burst of a limit was
-/// known nor what a bucket lacks beyond its burst, before version 7 nothing was drawn, and before version 8
-/// neither quotas nor the period of a limit were known; all are still read, so that an upgrade loses no lease.
-const VERSIONS: RangeInclusive<u8> = 3..=8;
+/// known nor what a bucket lacks beyond its burst, before version 7 nothing was drawn, before version 8
+/// neither quotas nor the period of a limit were known, and before version 9 nothing came back; all are still read, so that an upgrade loses no lease.
+const VERSIONS: RangeInclusive<u8> = 3..=9;
 
 /// Value with a place in the record.
 trait Field: Sized {
@@ -125,7 +125,8 @@ records! {
     DemandEstimator { attempts, opened_at, average, low_since, low_max, measured }
     Draws {
         account, offered, granted, left, owed, needs, first, requested, reserved, held_until, next, next_for,
-        fleet, grows_from, standby, is_unanswered, spent_at, on_credit, reported, cost, quota since 8 or None
+        fleet, grows_from, standby, is_unanswered, spent_at, on_credit, reported, cost, quota since 8 or None,
+        refunds since 9 or Tokens::ZERO, refunds_from since 9 or Instant::ZERO, settles_until since 9 or Instant::ZERO
     }
     KnownQuota { amount, left, length_ms, resets_at, uncounted }
     RateLimiter {
@@ -271,7 +272,7 @@ impl Field for Vec<WorkerShare> {
 
 impl ScopeState {
     /// Bytes that an encoded state takes where requests alone are limited, at most.
-    pub const ENCODED_LEN_USUAL: usize = 312;
+    pub const ENCODED_LEN_USUAL: usize = 336;
 
     /// Appends the state to `bytes`.
     pub fn encode(&self, bytes: &mut Vec<u8>) {

@@ -111,6 +111,16 @@ impl<'a> ChargedLimits<'a> {
         }
     }
 
+    /// Takes back `tokens` that clients spent, the first of them `age` ago, for requests turned out to cost less.
+    pub(crate) fn refund(&mut self, now: Instant, age: Duration, tokens: Tokens) {
+        for ChargedLimit { fleet, .. } in self.limits() {
+            if let Some(bucket) = &mut fleet.bucket {
+                bucket.give_back(now, tokens);
+            }
+            fleet.quotas.refund(now, age, tokens);
+        }
+    }
+
     /// Pays for `owed` tokens that were spent before they were drawn, with a debt of `debt_max` at most. Returns those
     /// that count as granted.
     pub(crate) fn pay(&mut self, now: Instant, owed: Tokens, debt_max: Tokens) -> Tokens {

@@ -21,6 +21,9 @@ const AHEAD_PART: u64 = 32 * 1024;
 /// Parts of a quota, in percent, of which people are told that they are used.
 const THRESHOLDS: [u64; 2] = [80, 100];
 
+/// The longest time for which a message that tells of tokens that came back may be under way.
+const UNDER_WAY_MAX: Duration = Duration::from_secs(2);
+
 /// The most windows that have ended of which the use is remembered.
 const ENDED_MAX: usize = 12;
 
@@ -32,6 +35,8 @@ pub(crate) struct FleetQuotas {
     /// Tokens that clients may hold by the word of a store, beside those that are known here, and the time until which
     /// they may.
     restored: (Tokens, Instant),
+    /// Time since which all windows are those of now, as far as is known.
+    turned_at: Option<Instant>,
 }
 
 /// Use of a quota, in a store or a snapshot.
@@ -217,8 +222,11 @@ impl FleetQuotas {
         let holds = self.held(now, holds);
         let time = clock.time(now);
         for account in &mut self.accounts {
-            account.expire(time, holds);
+            if account.expire(time, holds) {
+                self.turned_at = None;
+            }
         }
+        self.turned_at.get_or_insert(now);
         self.drop_unused(time);
     }
 
@@ -255,6 +263,7 @@ impl FleetQuotas {
 
     /// Takes what a store says is used, where that is more.
     pub(crate) fn merge(&mut self, records: &[QuotaRecord]) {
+        self.turned_at = None;
         for record in records {
             match self.find_mut(&record.name) {
                 Some(known) => known.merge(record),
@@ -275,6 +284,8 @@ impl FleetQuotas {
     ) -> Result<(), QuotaError> {
         let time = self.clock.time(now);
         let held = self.held(now, held);
+        // Nothing that was spent before is known to count.
+        self.turned_at = Some(now);
         let account = self.find_mut(&request.quota);
         let account = account.filter(|account| account.quota.is_some());
         account
@@ -294,6 +305,21 @@ impl FleetQuotas {
     pub(crate) fn give_back(&mut self, tokens: Tokens) {
         for account in &mut self.accounts {
             account.give_back(tokens);
+        }
+    }
+
+    /// Takes back tokens that clients spent, the first of them `age` before `now`. In a window that has begun since they
+    /// do not count, and so do not come back.
+    pub(crate) fn refund(&mut self, now: Instant, age: Duration, tokens: Tokens) {
+        let taken_at = now.saturating_sub(age.saturating_add(UNDER_WAY_MAX));
+        if self
+            .turned_at
+            .is_some_and(|turned_at| turned_at <= taken_at)
+        {
+            let taken_at = self.clock.time(taken_at);
+            for account in &mut self.accounts {
+                account.refund(self.clock.time(now), taken_at, tokens);
+            }
         }
     }
 

@@ -11,6 +11,7 @@ mod knobs;
 mod learning;
 mod lease_tokens;
 mod permits;
+mod refunds;
 mod runs;
 mod silence;
 mod standby;

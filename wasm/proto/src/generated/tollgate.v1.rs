@@ -126,6 +126,13 @@ pub struct Draw {
     /// The most that the bucket may lack then. What is owed beyond is forgiven.
     #[prost(uint64, tag = "9")]
     pub debt_max: u64,
+    /// Tokens that the client has spent, and that came back: a request turned out to cost less. They are no part of
+    /// `returns`.
+    #[prost(uint64, tag = "10")]
+    pub refunds: u64,
+    /// Time since the first of these were spent, or more: they count for no window of a quota that began since.
+    #[prost(uint64, tag = "11")]
+    pub refunded_for_ms: u64,
 }
 /// Demand of a client at one priority.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]

@@ -268,6 +268,8 @@ prop_compose! {
         returns: u64,
         owed: u64,
         debt_max: u64,
+        refunds: u64,
+        refunded_for in 0..1_u64 << 40,
         spent_for in 0..1_u64 << 40,
     ) -> DrawRequest {
         DrawRequest {
@@ -279,6 +281,8 @@ prop_compose! {
             returns: Tokens::from_micros(returns),
             owed: Tokens::from_micros(owed),
             debt_max: Tokens::from_micros(debt_max),
+            refunds: Tokens::from_micros(refunds),
+            refunded_for: Duration::from_millis(refunded_for),
             spent_for: Duration::from_millis(spent_for),
         }
     }

@@ -7,6 +7,7 @@ mod bytes;
 mod draws;
 mod fallback;
 mod quotas;
+mod refunds;
 mod returns;
 mod standby;
 

@@ -51,6 +51,9 @@ impl RateLimiter {
         if self.draws.needs > Tokens::ZERO {
             return Capacity::from_micros(self.draws.needs.as_micros());
         }
+        if self.draws.offered && self.draws.is_settling(now) {
+            return LEAST;
+        }
         if silence >= ABANDONED_AFTER {
             return Capacity::ZERO;
         }

@@ -77,6 +77,8 @@ fn exercise(bytes: &[u8]) {
                 rate.pay(now, &policy, u64::MAX, Tokens::from_micros(u64::MAX));
                 rate.draw_bytes(now, &policy, Tokens::ONE, 2, AwaitAction::Hold);
                 rate.give_back(now, &policy, Tokens::from_micros(u64::MAX));
+                rate.refund(now, &policy, Instant::ZERO, Tokens::from_micros(u64::MAX));
+                rate.await_refunds(now);
             }
             scope_state.handle_failure(now, unit, 1, 1);
         }
@@ -224,10 +226,20 @@ fn decode_reads_what_a_filter_wrote_that_knew_no_period() {
     let windows = bytes.windows(tally.len());
     let at = windows.into_iter().position(|part| part == tally).unwrap();
     assert_eq!(bytes.remove(at + tally.len()), 0);
-    // Nor quotas, behind which are no other units.
-    assert_eq!(bytes.split_off(bytes.len() - 4), [0; 4]);
+    // Nor quotas, or what came back, behind which are no other units.
+    assert_eq!(bytes.split_off(bytes.len() - 28), [0; 28]);
     bytes.extend([0; 3]);
     bytes[0] = 7;
+    assert_eq!(ScopeState::decode(&bytes), Some(idle));
+}
+
+#[test]
+fn decode_reads_what_a_filter_wrote_to_which_nothing_came_back() {
+    let [idle, _] = scope_states();
+    let mut bytes = encoded(&idle);
+    assert_eq!(bytes.split_off(bytes.len() - 27), [0; 27]);
+    bytes.extend([0; 3]);
+    bytes[0] = 8;
     assert_eq!(ScopeState::decode(&bytes), Some(idle));
 }
 

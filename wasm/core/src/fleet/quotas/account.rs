@@ -88,7 +88,8 @@ impl QuotaAccount {
     }
 
     /// Forgets at `now` what does not count any more. Tokens that clients hold are part of what is used from now on.
-    pub(super) fn expire(&mut self, now: WallTime, held: Tokens) {
+    /// Returns whether a window of a calendar has ended in which something was used.
+    pub(super) fn expire(&mut self, now: WallTime, held: Tokens) -> bool {
         if let Some(quota) = &self.quota {
             self.latest = self.latest.max(quota.period.counts_until(now));
         }
@@ -96,12 +97,12 @@ impl QuotaAccount {
         let ended = self.record.parts.partition_point(|part| part.until <= now);
         let ended: Vec<_> = self.record.parts.drain(..ended).collect();
         let Some(last) = ended.last() else {
-            return;
+            return false;
         };
         let expired = ended.iter().map(|part| part.used);
         let expired = expired.fold(Tokens::ZERO, Tokens::saturating_add);
         if expired == Tokens::ZERO {
-            return;
+            return false;
         }
         // Those of later parts are the last that clients got.
         let carried = expired.min(held.saturating_sub(self.used()));
@@ -111,6 +112,7 @@ impl QuotaAccount {
         }
         self.carried = (carried, last.until);
         self.charge(now, carried);
+        self.is_of_calendar()
     }
 
     /// Remembers a window that ended at `end`.
@@ -199,6 +201,22 @@ impl QuotaAccount {
     pub(super) fn give_back(&mut self, tokens: Tokens) {
         let mut rest = tokens;
         for part in self.record.parts.iter_mut().rev() {
+            let back = part.used.min(rest);
+            part.used = part.used.saturating_sub(back);
+            part.credited = part.credited.min(part.used);
+            rest = rest.saturating_sub(back);
+        }
+    }
+
+    /// Takes back `tokens` that were spent from `taken_at` on, as long as they count: those first that would not count for
+    /// much longer.
+    pub(super) fn refund(&mut self, now: WallTime, taken_at: WallTime, tokens: Tokens) {
+        let period = self.quota.as_ref().map(|quota| &quota.period);
+        if period.is_none_or(|period| period.counts_until(taken_at) <= now) {
+            return;
+        }
+        let mut rest = tokens;
+        for part in &mut self.record.parts {
             let back = part.used.min(rest);
             part.used = part.used.saturating_sub(back);
             part.credited = part.credited.min(part.used);

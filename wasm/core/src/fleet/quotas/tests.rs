@@ -348,3 +348,68 @@ fn credits_and_what_is_told_of_changes_are_stored_at_once() {
     other.merge(&before);
     assert_eq!(other.left(), tokens(3));
 }
+
+#[test]
+fn what_comes_back_counts_no_more_in_the_window_it_was_spent_in() {
+    let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
+    let now = advance(&mut quotas, 0, 0).saturating_add(Duration::from_secs(10));
+    quotas.charge(now, tokens(10));
+    quotas.refund(now, Duration::from_secs(5), tokens(4));
+    assert_eq!(quotas.left(), tokens(4));
+    quotas.refund(now, Duration::ZERO, tokens(40));
+    assert_eq!(quotas.left(), tokens(10), "no more than was used");
+}
+
+#[test]
+fn what_was_spent_in_a_window_before_does_not_come_back() {
+    let mut quotas = of(vec![
+        quota(10, CalendarUnit::Hour),
+        quota(25, CalendarUnit::Day),
+    ]);
+    let now = advance(&mut quotas, 0, 0);
+    quotas.charge(now, tokens(10));
+    let now = advance(&mut quotas, 1, 0);
+    quotas.charge(now, tokens(8));
+    let later = now.saturating_add(Duration::from_secs(30));
+    quotas.refund(later, Duration::from_secs(31), tokens(5));
+    // The message may have been under way while the window began.
+    quotas.refund(later, Duration::from_secs(29), tokens(5));
+    assert_eq!(quotas.left(), tokens(2));
+    quotas.refund(later, Duration::from_secs(28), tokens(5));
+    assert_eq!(quotas.left(), tokens(7));
+}
+
+#[test]
+fn what_was_spent_before_a_restart_or_a_change_does_not_come_back() {
+    let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
+    let now = advance(&mut quotas, 0, 0);
+    quotas.charge(now, tokens(10));
+    let mut restored = of(vec![quota(10, CalendarUnit::Hour)]);
+    restored.restore(&quotas.records(), (Tokens::ZERO, Instant::ZERO));
+    let (begun, clock) = after(Duration::from_secs(60));
+    restored.advance(begun, clock, Tokens::ZERO);
+    let now = begun.saturating_add(Duration::from_secs(30));
+    restored.refund(now, Duration::from_secs(31), tokens(5));
+    assert_eq!(restored.left(), Tokens::ZERO);
+    restored.refund(now, Duration::from_secs(20), tokens(5));
+    assert_eq!(restored.left(), tokens(5));
+}
+
+#[test]
+fn what_comes_back_of_a_rolling_quota_is_of_the_part_that_ends_first() {
+    let period = QuotaPeriod::Rolling(Duration::from_secs(3600));
+    let mut quotas = of(vec![Quota {
+        amount: tokens(10),
+        period,
+    }]);
+    let now = advance(&mut quotas, 0, 0);
+    quotas.charge(now, tokens(4));
+    let (later, clock) = after(Duration::from_secs(1800));
+    quotas.advance(later, clock, Tokens::ZERO);
+    quotas.charge(later, tokens(6));
+    quotas.refund(later, Duration::ZERO, tokens(3));
+    assert_eq!(quotas.left(), tokens(3));
+    let (after_first, clock) = after(Duration::from_secs(3800));
+    quotas.advance(after_first, clock, Tokens::ZERO);
+    assert_eq!(quotas.left(), tokens(4), "six are still used");
+}

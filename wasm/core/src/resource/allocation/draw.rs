@@ -15,10 +15,16 @@ use crate::units::{Capacity, Instant, Tokens};
 // === impl DrawRequest ===
 
 impl DrawRequest {
-    /// The same, but no more is given back than its client may have had, if that was `held`.
-    pub(super) fn of_what_was_held(self, held: Tokens) -> Self {
+    /// The same, but no more is given back than its client may have had, if that was `held`, and no more comes back
+    /// than `spent`.
+    pub(super) fn within(self, held: Tokens, spent: Tokens) -> Self {
         let returns = self.returns.min(held.saturating_sub(self.holds));
-        Self { returns, ..self }
+        let refunds = self.refunds.min(spent);
+        Self {
+            returns,
+            refunds,
+            ..self
+        }
     }
 }
 
@@ -177,6 +183,7 @@ impl Allocation {
         let room = if is_same { spent } else { Tokens::ZERO };
         let mut limits = self.charged(now, pool);
         limits.note_spent(now, request.spent_for, room, request.returns);
+        limits.refund(now, request.refunded_for, request.refunds);
         self.report(now, pool);
     }
 
@@ -408,6 +415,12 @@ impl Allocation {
         } else {
             held
         }
+    }
+
+    /// The most that the client of `entry` may say that came back of what it has spent.
+    pub(super) fn refundable(&self, entry: &ClientEntry) -> Tokens {
+        let burst = self.whole_burst().unwrap_or(Tokens::ZERO);
+        entry.draws.granted.min(burst)
     }
 
     /// Begins with the bucket that a store has.

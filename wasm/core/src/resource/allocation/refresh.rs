@@ -62,7 +62,9 @@ impl Allocation {
         self.replace_totals(EntryTotals::default(), entry.totals());
         self.report(now, pool);
         // It was forgotten what it held.
-        let draw = request.draw.map(|draw| draw.of_what_was_held(Tokens::ZERO));
+        let draw = request
+            .draw
+            .map(|draw| draw.within(Tokens::ZERO, Tokens::ZERO));
         self.note_draw(now, &mut entry, draw.as_ref(), pool);
         self.note_tally(now, &mut entry, request.tally);
         let leased = entry.granted.capacity.min(request.has);
@@ -97,7 +99,7 @@ impl Allocation {
         entry.check_is_later(term, request.sequence)?;
         // A transport sent it twice: the first answer may be in use already, so `has` of the request
         // is no longer news.
-        let held = self.returnable(entry);
+        let (held, spent) = (self.returnable(entry), self.refundable(entry));
         let twice = (term, request.sequence) == (entry.term, entry.sequence);
         let wanted = entry.wants();
         if !twice {
@@ -108,7 +110,7 @@ impl Allocation {
         }
         self.report(now, pool);
         let needs = request.draw.filter(|_| !twice);
-        let needs = needs.map(|draw| draw.of_what_was_held(held));
+        let needs = needs.map(|draw| draw.within(held, spent));
         if !twice {
             self.note_draw(now, entry, needs.as_ref(), pool);
             self.note_tally(now, entry, request.tally);

@@ -26,6 +26,8 @@ pub(super) struct Drawers {
     spent_for: u64,
     /// Tokens that the one owes that asks.
     owed: u64,
+    /// Tokens that came back to the one that asks.
+    refunds: u64,
     /// The most that the bucket may lack because of them.
     pub(super) debt_max: Tokens,
     /// Tokens that a request takes.
@@ -52,6 +54,7 @@ impl Drawers {
             priority: Priority::LOWEST,
             spent_for: 0,
             owed: 0,
+            refunds: 0,
             debt_max: Tokens::from_whole(20),
             cost: 1,
         }
@@ -94,6 +97,16 @@ impl Drawers {
         self.send(client, 0, returns);
     }
 
+    /// Tells that `tokens` that it has spent came back, twice over if the transport is bad.
+    pub(super) fn refund(&mut self, client: usize, tokens: u64, times: u32) {
+        self.sequence += 1;
+        self.refunds = tokens;
+        for _ in 0..times {
+            self.send(client, 0, 0);
+        }
+        self.refunds = 0;
+    }
+
     /// Sends a request, or the latest one again.
     fn send(&mut self, client: usize, needs: u64, returns: u64) -> Answer {
         let (drawn, holds) = self.clients[client];
@@ -107,6 +120,8 @@ impl Drawers {
             spent_for: Duration::from_secs(self.spent_for),
             owed: Tokens::from_whole(self.owed),
             debt_max: self.debt_max,
+            refunds: Tokens::from_whole(self.refunds),
+            refunded_for: Duration::ZERO,
         };
         let demand = Demand::one(Band {
             priority: self.priority,

@@ -4,7 +4,7 @@ use super::*;
 use crate::lease::DrawAnswer;
 
 /// Answer of a coordinator that has granted so many tokens of a limit of ten a second.
-fn granted(tokens: u64, next: Option<Duration>) -> Answer {
+pub(super) fn granted(tokens: u64, next: Option<Duration>) -> Answer {
     Answer {
         capacity: Capacity::from_whole(10),
         burst: Some(Tokens::from_whole(10)),

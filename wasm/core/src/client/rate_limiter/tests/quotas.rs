@@ -5,7 +5,7 @@ use crate::fleet::QuotaLevel;
 use crate::lease::DrawAnswer;
 
 /// Answer about a limit of 1000 a second with a quota of 500 an hour, of which so many are left.
-fn of_quota(granted: u64, left: u64) -> Answer {
+pub(super) fn of_quota(granted: u64, left: u64) -> Answer {
     Answer {
         capacity: Capacity::from_whole(1000),
         burst: Some(Tokens::from_whole(1000)),
