@@ -22,6 +22,7 @@ mod condition;
 mod conflict;
 mod coordinator;
 mod fields;
+mod final_cost;
 mod key;
 mod rule;
 mod terms;
@@ -189,7 +190,8 @@ impl Config {
             let of_key = rule.key.properties().into_iter().map(|path| ("key", path));
             let of_plan = rule.plan.iter().flat_map(Key::properties);
             let of_key = of_key.chain(of_plan.map(|path| ("plan", path)));
-            let of_cost = rule.final_cost.iter().map(|path| ("final_cost", path));
+            let of_cost = rule.final_cost.iter();
+            let of_cost = of_cost.filter_map(|cost| Some(("final_cost", cost.property.as_ref()?)));
             let mut unread = of_key.chain(of_cost).filter(|(_, path)| !can_read(path));
             if let Some((field, path)) = unread.next() {
                 return Err(ConfigError::Wrong {

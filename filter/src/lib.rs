@@ -31,6 +31,7 @@ mod cost;
 mod engine_host;
 #[cfg(any(test, fuzzing))]
 mod fake;
+mod final_cost;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod grpc_service;

@@ -148,7 +148,7 @@ impl Metrics {
         host.record(metric, u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
     }
 
-    fn counters(&self, stats: &Stats) -> [(&'static str, Counter); 19] {
+    fn counters(&self, stats: &Stats) -> [(&'static str, Counter); 23] {
         [
             ("allowed", stats.allowed),
             ("pending", stats.pending),
@@ -167,6 +167,10 @@ impl Metrics {
             ("overflow", stats.overflow),
             ("contended", stats.contended),
             ("host_failures", stats.host_failures),
+            ("costs_unknown", stats.costs_unknown),
+            ("tokens_reserved", stats.tokens_reserved),
+            ("tokens_charged", stats.tokens_charged),
+            ("tokens_refunded", stats.tokens_refunded),
             ("invalid_costs", self.invalid_costs),
             ("invalid_route_fields", self.invalid_route_fields),
         ]

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_core::units::{Instant, Tokens};
+use tollgate_core::units::Instant;
 use tollgate_engine::{
     Decision, Engine, Identity, InUse, Refusal, Request, RootSettings, RuleId, StreamEnd,
     planned_key,
@@ -14,8 +14,8 @@ use tollgate_engine::{
 use crate::bound_stream::BoundStream;
 use crate::condition::Condition;
 use crate::config::{Config, Formats, Missing, Rule};
-use crate::cost;
 use crate::engine_host::{EngineHost, grpc_failure, refreshed};
+use crate::final_cost::Told;
 use crate::host::{Host, HostError};
 use crate::key::{self, Found, Key};
 use crate::max_wait::max_wait;
@@ -400,28 +400,30 @@ impl<H: Host + Clone> Worker<H> {
             }
         }
         for rule in needs.costs {
-            match self.final_cost(rule) {
-                Ok(cost) => end.costs.extend(cost.map(|cost| (rule, cost))),
-                Err(error) => self.complain(&error),
-            }
+            self.read_cost(rule, &mut end);
         }
-        self.engine.end_stream(number, &end);
+        self.engine
+            .end_stream(number, &end, stream.charge.as_deref_mut());
     }
 
-    /// Returns the final cost of the stream at hand by `rule`, if that is known.
-    fn final_cost(&mut self, rule: RuleId) -> Result<Option<Tokens>, HostError> {
-        let Some(path) = self.rules.final_cost(rule) else {
-            return Ok(None);
+    /// Adds what the stream at hand has cost by `rule` to the facts about its end.
+    fn read_cost(&mut self, rule: RuleId, end: &mut StreamEnd) {
+        let Some(final_cost) = self.rules.final_cost(rule) else {
+            return;
         };
-        let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        let Some(value) = self.host.number_property(&path)? else {
-            return Ok(None);
+        let cost = match final_cost.read(&self.host) {
+            Ok(Told::Cost(cost)) => Some(cost),
+            Ok(Told::AsTaken) => None,
+            Ok(told @ (Told::Nothing | Told::Invalid)) => {
+                if told == Told::Invalid {
+                    self.metrics.invalid_costs.add_one();
+                }
+                end.unknown = end.unknown.saturating_add(1);
+                final_cost.on_abort
+            }
+            Err(error) => return self.complain(&error),
         };
-        let cost = cost::of_metadata(&value);
-        if cost.is_none() {
-            self.metrics.invalid_costs.add_one();
-        }
-        Ok(cost)
+        end.costs.extend(cost.map(|cost| (rule, cost)));
     }
 
     /// The bytes of bodies that the stream at hand has had so far, if Envoy tells them.

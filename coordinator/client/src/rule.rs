@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tollgate_core::client::{Mode, Policy};
 use tollgate_core::lease::Priority;
-use tollgate_core::units::Capacity;
-use tollgate_engine::{Overflow, RuleConfig, Shape};
+use tollgate_core::units::{Capacity, Tokens};
+use tollgate_engine::{Estimate, Overflow, RuleConfig, Shape};
 
 use crate::settings_error::SettingsError;
 
@@ -42,7 +42,7 @@ pub struct Rule {
     max_wait: Duration,
     priority: u8,
     enforced: u8,
-    final_cost: bool,
+    final_cost: Option<Estimate>,
     max_debt: Duration,
 }
 
@@ -59,7 +59,7 @@ impl Rule {
             max_wait: Duration::ZERO,
             priority: Priority::default().level(),
             enforced: 100,
-            final_cost: false,
+            final_cost: None,
             max_debt: Policy::default().max_debt,
         }
     }
@@ -110,10 +110,26 @@ impl Rule {
         self
     }
 
-    /// Has the cost of requests told at their end, by [`Permit::settle`](crate::Permit::settle).
+    /// Has the cost of requests told at their end, by [`Permit::settle`](crate::Permit::settle): what is more than
+    /// they took becomes a debt, what is less comes back. One whose permit is dropped has cost what it took.
     #[must_use]
     pub fn final_cost(mut self) -> Self {
-        self.final_cost = true;
+        self.final_cost = Some(Estimate::Request);
+        self
+    }
+
+    /// The same, and has requests take so many tokens at their beginning, or what a bucket can hold if that is less,
+    /// whatever they take of other rules.
+    #[must_use]
+    pub fn estimate(mut self, tokens: u64) -> Self {
+        self.final_cost = Some(Estimate::Tokens(Tokens::from_whole(tokens)));
+        self
+    }
+
+    /// The same with as many as requests of the scope usually turn out to have cost.
+    #[must_use]
+    pub fn usual_estimate(mut self) -> Self {
+        self.final_cost = Some(Estimate::Usual);
         self
     }
 

@@ -189,7 +189,7 @@ impl Worker {
             let rules = self.engine.stream_needs(stream).costs.into_iter();
             end.costs.extend(rules.map(|rule| (rule, cost)));
         }
-        self.engine.end_stream(stream, &end);
+        self.engine.end_stream(stream, &end, None);
     }
 
     /// Does what is due.
@@ -252,7 +252,7 @@ impl Worker {
         let waiting = self.waiting.remove(&stream);
         let is_told = waiting.is_some_and(|waiting| waiting.send(outcome).is_ok());
         if !is_told {
-            self.engine.end_stream(stream, &StreamEnd::default());
+            self.engine.end_stream(stream, &StreamEnd::default(), None);
         }
     }
 

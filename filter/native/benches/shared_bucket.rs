@@ -289,7 +289,7 @@ fn config(rate: u64) -> EngineConfig {
             },
             enforced: 100,
             on_overflow: Overflow::Share,
-            final_cost: false,
+            final_cost: None,
             shape: None,
             marks: false,
         }],

@@ -117,6 +117,8 @@ callbacks! {
     clear_route_cache as http_clear_route_cache(stream: *mut c_void);
     get_attribute_string as http_filter_get_attribute_string(stream: *mut c_void, id: u32,
         result: *mut Buffer) -> bool;
+    get_attribute_int as http_filter_get_attribute_int(stream: *mut c_void, id: u32,
+        result: *mut u64) -> bool;
     get_metadata_string as http_get_metadata_string(stream: *mut c_void, source: u32, ns: Buffer,
         key: Buffer, result: *mut Buffer) -> bool;
     get_metadata_number as http_get_metadata_number(stream: *mut c_void, source: u32, ns: Buffer,
@@ -218,6 +220,14 @@ impl StreamPtr {
     pub(crate) fn attribute(self, id: u32) -> Option<Vec<u8>> {
         // SAFETY: the stream is valid; `owned` copies what Envoy has written.
         owned(|result| unsafe { get_attribute_string(self.raw(), id, result) })
+    }
+
+    /// An attribute that is a whole number, by its number.
+    pub(crate) fn number_attribute(self, id: u32) -> Option<u64> {
+        let mut number = 0;
+        // SAFETY: the stream is valid, and Envoy writes a result before it returns true.
+        let is_there = unsafe { get_attribute_int(self.raw(), id, &raw mut number) };
+        is_there.then_some(number)
     }
 
     /// A value of metadata, if it is of `kind`: Envoy has a call for each. If it is of another one, Envoy

@@ -205,6 +205,7 @@ macro_rules! absent {
 absent! {
     envoy_dynamic_module_callback_is_validation_mode() -> bool = false;
     envoy_dynamic_module_callback_http_filter_get_attribute_string(Ptr, u32, Ptr) -> bool = false;
+    envoy_dynamic_module_callback_http_filter_get_attribute_int(Ptr, u32, Ptr) -> bool = false;
     envoy_dynamic_module_callback_http_get_filter_state_bytes(Ptr, Buffer, Ptr) -> bool = false;
     envoy_dynamic_module_callback_http_get_filter_state_typed(Ptr, Buffer, Ptr) -> bool = false;
     envoy_dynamic_module_callback_http_set_filter_state_bytes(Ptr, Buffer, Buffer) -> bool = true;

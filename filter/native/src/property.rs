@@ -23,6 +23,9 @@ const ATTRIBUTES: [(&[&str], u32); 13] = [
 ];
 const SOURCE_ADDRESS: u32 = 24;
 
+/// The attribute that is a whole number, with its own.
+const RESPONSE_CODE: (&[&str], u32) = (&["response", "code"], 15);
+
 /// The namespace of a route's exceptions, which is handed over whole.
 const EXCEPTIONS: &[&str] = &["xds", "route_metadata", "filter_metadata", "tollgate"];
 
@@ -30,6 +33,7 @@ const EXCEPTIONS: &[&str] = &["xds", "route_metadata", "filter_metadata", "tollg
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place<'a> {
     Attribute(u32),
+    Number(u32),
     Metadata(MetadataSource, &'a str, &'a str),
     FilterState(&'a str),
     Exceptions,
@@ -42,6 +46,9 @@ impl<'a> Place<'a> {
         let attribute = ATTRIBUTES.iter().find(|(known, _)| *known == path);
         if let Some((_, id)) = attribute {
             return Some(Self::Attribute(*id));
+        }
+        if path == RESPONSE_CODE.0 {
+            return Some(Self::Number(RESPONSE_CODE.1));
         }
         match *path {
             ["metadata", "filter_metadata", ns, key] => {
@@ -70,6 +77,10 @@ pub(crate) fn is_known(path: &[String]) -> bool {
 pub(crate) fn read(stream: StreamPtr, path: &[&str], likely: MetadataKind) -> Option<Vec<u8>> {
     match Place::of(path)? {
         Place::Attribute(id) => stream.attribute(id),
+        Place::Number(id) => {
+            let number = stream.number_attribute(id)?;
+            Some(number.to_le_bytes().to_vec())
+        }
         Place::Metadata(source, ns, key) => {
             let place = kinds::place(&(source as u32, ns, key));
             let value = kinds::find(place, likely, |kind| stream.metadata(source, ns, key, kind));

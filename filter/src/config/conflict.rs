@@ -61,7 +61,10 @@ fn differences(first: (&RuleConfig, &Rule), second: (&RuleConfig, &Rule)) -> Vec
     let others = [
         ("on_limit", a.shape != b.shape || a.marks != b.marks),
         ("on_overflow", a.on_overflow != b.on_overflow),
-        ("final_cost", rule_a.final_cost != rule_b.final_cost),
+        (
+            "final_cost",
+            rule_a.final_cost != rule_b.final_cost || a.final_cost != b.final_cost,
+        ),
         ("refusal", rule_a.terms != rule_b.terms),
     ];
     let others = others.into_iter().filter(|(_, differs)| *differs);

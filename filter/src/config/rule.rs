@@ -10,9 +10,11 @@ use tollgate_core::units::Capacity;
 use tollgate_engine::{Overflow, RuleConfig, Shape};
 
 use super::fields::Fields;
-use super::key::{constant, dynamic_metadata};
+use super::final_cost::final_cost;
+use super::key::constant;
 use super::{ConfigError, Defaults, Terms, condition, key, mode_as};
 use crate::condition::Condition;
+use crate::final_cost::FinalCost;
 use crate::key::{Key, RULE_NAME_LEN_MAX};
 
 /// The longest wait, in milliseconds: shorter than the time after which a scope that nobody uses
@@ -35,8 +37,8 @@ pub(crate) struct Rule {
     pub(crate) missing: Missing,
     /// Form of its refusals.
     pub(crate) terms: Terms,
-    /// The property that says at a request's end what it has cost in all, if there is one.
-    pub(crate) final_cost: Option<Vec<String>>,
+    /// Where it finds at a request's end what it has cost in all, if it does.
+    pub(crate) final_cost: Option<FinalCost>,
 }
 
 /// Fate of a request without a usable key.
@@ -78,13 +80,13 @@ impl Rule {
         };
         let terms = Terms::read(fields, defaults.formats, unknown)?;
         let (enforced, on_overflow) = (enforced(fields, &terms)?, on_overflow(fields)?);
-        let final_cost = final_cost(fields, unknown)?;
+        let (estimate, final_cost) = final_cost(fields, unknown)?.unzip();
         let limits = RuleConfig {
             name,
             policy,
             enforced,
             on_overflow,
-            final_cost: final_cost.is_some(),
+            final_cost: estimate,
             shape: shape(fields)?,
             marks: terms.marks,
         };
@@ -195,18 +197,4 @@ fn on_overflow(fields: &mut Fields<'_>) -> Result<Overflow, ConfigError> {
             Err(fields.wrong("on_overflow", other, expected))
         }
     }
-}
-
-fn final_cost(
-    rule: &mut Fields<'_>,
-    unknown: &mut Vec<String>,
-) -> Result<Option<Vec<String>>, ConfigError> {
-    let Some(mut fields) = rule.object("final_cost")? else {
-        return Ok(None);
-    };
-    let path = dynamic_metadata(&mut fields)?;
-    fields.finish(unknown);
-    let expected = "{\"metadata\": [NAMESPACE, KEY, ...]}";
-    let path = path.ok_or_else(|| rule.wrong("final_cost", &fields.whole_object(), expected))?;
-    Ok(Some(path))
 }

@@ -39,7 +39,7 @@ fn the_smallest_configuration_has_the_documented_defaults() {
                 policy,
                 enforced: 100,
                 on_overflow: Overflow::Share,
-                final_cost: false,
+                final_cost: None,
                 shape: None,
                 marks: false,
             }],

@@ -24,6 +24,7 @@ fn refusal(pause: Option<u64>) -> (Refusal, Instant) {
         need: Tokens::ONE,
         rate: Rate::ZERO,
         expected_rate: None,
+        most: None,
         never: false,
         quota: None,
     };

@@ -61,7 +61,7 @@ impl<H: Host + Clone> Worker<H> {
             self.host.resume_request()
         });
         if resumed.is_err() {
-            self.engine.end_stream(stream, &StreamEnd::default());
+            self.engine.end_stream(stream, &StreamEnd::default(), None);
         }
         resumed
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tollgate_engine::{Refusal, RuleId};
 
 use crate::config::{Rule, Terms};
+use crate::final_cost::FinalCost;
 use crate::refusal::Speaker;
 
 /// Texts of all rules of a worker.
@@ -18,8 +19,8 @@ struct RuleText {
     /// Where the rule looks for a key, in words.
     wanted: String,
     terms: Terms,
-    /// The property that says at a request's end what it has cost in all.
-    final_cost: Option<Vec<String>>,
+    /// Where it finds at a request's end what it has cost in all.
+    final_cost: Option<FinalCost>,
 }
 
 // === impl RuleTexts ===
@@ -57,8 +58,8 @@ impl RuleTexts {
         self.0.values().any(|text| text.name == name)
     }
 
-    /// Returns the path of the property that is the final cost of a rule's requests.
-    pub(super) fn final_cost(&self, rule: RuleId) -> Option<&[String]> {
-        self.0.get(&rule)?.final_cost.as_deref()
+    /// Returns where a rule finds what its requests have cost.
+    pub(super) fn final_cost(&self, rule: RuleId) -> Option<&FinalCost> {
+        self.0.get(&rule)?.final_cost.as_ref()
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use prost::Message;
 use tollgate_core::lease::Unit;
-use tollgate_core::units::Rate;
+use tollgate_core::units::{Rate, Tokens};
 use tollgate_engine::Denial;
 use tollgate_proto::{number, v1};
 
@@ -483,11 +483,38 @@ fn final_costs_are_read_from_metadata_and_unreadable_ones_are_counted() {
     }
     proxy.tick(TICK);
     assert_eq!(proxy.metric("invalid_costs"), 3);
-    // Seven are spent, and two have come in: 95 pay, 404 are owed, and one more is needed.
+    // Six are spent, and two have come in: 96 pay, 403 are owed, and one more is needed.
     end(&mut proxy, &500.0_f64.to_le_bytes());
     let retry_at = denial(proxy.of("acme")).retry_at.unwrap();
     let pause = retry_at.saturating_since(proxy.host().now());
-    assert_eq!(pause, Duration::from_millis(4050));
+    assert_eq!(pause, Duration::from_millis(4040));
+}
+
+#[test]
+fn a_response_that_costs_nothing_gives_back_what_its_request_took() {
+    let rule = r#", "final_cost": {"only": [401, "5xx"], "on_abort": "nothing"}"#;
+    let mut proxy = Proxy::new(&rule_with(rule, ""));
+    proxy.lease("acme", 100.0);
+    let mut taken_by = |statuses: &[i64], count: usize| {
+        for status in statuses.iter().cycle().take(count) {
+            assert_eq!(proxy.of("acme"), Decision::Admit);
+            let properties = Rc::clone(&proxy.host().properties);
+            properties
+                .borrow_mut()
+                .insert("response.code".to_owned(), status.to_le_bytes().to_vec());
+            proxy.end(proxy.streams);
+            properties.borrow_mut().clear();
+        }
+        proxy.tick(TICK);
+        proxy.metric("tokens_reserved") - proxy.metric("tokens_refunded")
+    };
+    assert_eq!(
+        taken_by(&[200, 302, 404, 0], 200),
+        1,
+        "the one that was held"
+    );
+    assert_eq!(taken_by(&[401, 503], 90), 91);
+    assert_eq!(proxy.metric("costs_unknown"), 50);
 }
 
 #[test]
@@ -562,6 +589,7 @@ fn a_groups_refusal_looks_as_the_rule_that_leads_there_says() {
         need: Tokens::ONE,
         rate: Rate::ZERO,
         expected_rate: None,
+        most: None,
         never: false,
         quota: None,
     };

@@ -28,6 +28,7 @@ mod flush;
 mod meters;
 mod permits;
 mod request;
+mod reservation;
 mod resolve;
 mod scope_terms;
 mod scopes;
@@ -36,6 +37,7 @@ mod streams;
 
 pub use charge::Charge;
 use draw::is_overflow;
+pub(crate) use final_cost::Reserved;
 use first_leases::FirstLease;
 pub(crate) use first_leases::SlotMessages;
 pub(crate) use meters::Meters;
@@ -149,11 +151,11 @@ impl Admission {
     /// Counts the attempts of a request that has come. Returns whether all its token caches suffice.
     #[inline]
     pub(crate) fn count(&mut self, request: &Request) -> bool {
-        let (mut attempts, mut cost) = (request.attempts_at(None), request.cost);
+        let (mut attempts, mut cost) = (request::attempts(request.cost), request.cost);
         let mut is_cached = true;
         for (index, target) in request.targets().iter().enumerate() {
-            if request.is_prepaid() {
-                (attempts, cost) = (request.attempts_at(Some(index)), request.cost_at(index));
+            if request.has_own_costs() {
+                (attempts, cost) = (request.attempts_at(index), request.cost_at(index));
             }
             // One look at each entry: most requests need no other but that of `spend`.
             let Some(entry) = entry(&mut self.tables, *target) else {
@@ -161,7 +163,11 @@ impl Admission {
                 continue;
             };
             is_cached &= entry.meters.is_none() && entry.cache.left() >= cost;
-            entry.attempts = entry.attempts.saturating_add(attempts);
+            if request.has_final_cost {
+                entry.count(attempts);
+            } else {
+                entry.attempts = entry.attempts.saturating_add(attempts);
+            }
             if !entry.queued {
                 self.enqueue(*target);
             }
@@ -173,7 +179,7 @@ impl Admission {
         let Some(entry) = entry(&mut self.tables, target) else {
             return;
         };
-        entry.attempts = entry.attempts.saturating_add(attempts);
+        entry.count(attempts);
         if !entry.queued {
             self.enqueue(target);
         }
@@ -189,12 +195,18 @@ impl Admission {
 
     /// Spends tokens of the worker's own for a request whose caches suffice.
     #[inline]
-    pub(crate) fn spend(&mut self, request: &Request) {
+    pub(crate) fn spend(&mut self, request: &mut Request) {
+        let mut taken = 0;
         for (index, target) in request.targets().iter().enumerate() {
-            if let Some(entry) = entry(&mut self.tables, *target) {
-                entry.cache.take(request.cost_at(index));
+            if let Some(entry) = entry(&mut self.tables, *target)
+                // Not if a refusal has no effect.
+                && entry.cache.take(request.cost_at(index))
+                && request.has_final_cost
+            {
+                taken |= request::bit(index);
             }
         }
+        request.tokens_taken = taken;
     }
 
     fn is_cached(&mut self, target: Target, cost: Tokens) -> bool {

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use tollgate_core::client::Policy;
+use tollgate_core::units::Tokens;
 
 /// The most rules of a configuration, hence of buckets that a request needs.
 pub const RULES_MAX: usize = 16;
@@ -64,12 +65,26 @@ pub struct RuleConfig {
     pub enforced: u8,
     /// Fate of scopes for which no slot is left.
     pub on_overflow: Overflow,
-    /// True if requests turn out at their end to have cost more than one token.
-    pub final_cost: bool,
+    /// What a request takes at its beginning, if only its end tells what it has cost.
+    pub final_cost: Option<Estimate>,
     /// Waiting of its requests for their turn; without it they are refused.
     pub shape: Option<Shape>,
     /// True if its refusals have no effect but are told to the upstream.
     pub marks: bool,
+}
+
+/// Tokens that a request takes at its beginning, of a rule of which its end tells the cost. More becomes a debt, less
+/// comes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Estimate {
+    /// As many as it takes of any other rule.
+    #[default]
+    Request,
+    /// So many, or what its bucket can hold if that is less.
+    Tokens(Tokens),
+    /// As many as requests of its scope usually turn out to have cost, as far as the worker knows, or what its bucket
+    /// can hold if that is less.
+    Usual,
 }
 
 /// Bounds on the waiting of requests beyond the limit.

@@ -51,6 +51,11 @@ impl Target {
         (self.table, self.index)
     }
 
+    /// Returns whether the scope is the rule's own, and not one whose capacity that uses as well.
+    pub(crate) fn is_own(self) -> bool {
+        self.table == self.rule
+    }
+
     /// Returns the bucket as a number, for the core.
     pub(crate) fn member(self) -> u64 {
         (u64::from(self.table) << 32) | u64::from(self.index)

@@ -74,6 +74,9 @@ pub struct StreamNeeds {
 pub struct StreamEnd {
     /// The bytes of its bodies, of the request and of the response, if they count and are known.
     pub bytes: Option<[u64; 2]>,
-    /// The cost of the request as far as it is known, for each rule in [`StreamNeeds::costs`].
+    /// The cost of the request as far as it is known, for each rule in [`StreamNeeds::costs`]. Where it is not the
+    /// request has cost what it took.
     pub costs: Vec<(RuleId, Tokens)>,
+    /// Rules by which the cost was to be known, and was not.
+    pub unknown: u64,
 }

@@ -16,7 +16,7 @@ use tollgate_core::units::{Instant, Tokens};
 
 use crate::admission::{Admission, Charge, Place, Request, Stage, is_overflow_key};
 use crate::config::{EngineConfig, Identity, RuleId};
-use crate::decision::Decision;
+use crate::decision::{Decision, Target};
 use crate::effect::{Effect, Report, StreamEnd, StreamNeeds};
 use crate::host::Host;
 use crate::lease_sync::LeaseSync;
@@ -121,9 +121,16 @@ impl<H: Host> Engine<H> {
         let Some(target) = self.admission.find(rule, key) else {
             return false;
         };
-        request.has_final_cost |= self.process.rules.has_final_cost(rule.0);
-        request.push(target);
+        self.push(request, target);
         true
+    }
+
+    #[inline]
+    fn push(&mut self, request: &mut Request, target: Target) {
+        if let Some(estimate) = self.process.rules.final_cost(target.rule) {
+            self.admission.reserve(request, target, estimate);
+        }
+        request.push(target);
     }
 
     /// Adds a scope that this worker may see for the first time. The key is printable, and not longer
@@ -141,8 +148,7 @@ impl<H: Host> Engine<H> {
         let others = request.targets();
         match self.admission.place(&mut self.process, rule, key, others) {
             Ok(Place::Bucket(target)) => {
-                request.has_final_cost |= self.process.rules.has_final_cost(target.rule);
-                request.push(target);
+                self.push(request, target);
                 Ok(())
             }
             Ok(Place::Exempt) => Ok(()),
@@ -244,7 +250,7 @@ impl<H: Host> Engine<H> {
     #[inline]
     fn open_stream(&mut self, request: &Request) {
         if request.counts_until_end || request.has_final_cost {
-            self.admission.open_stream(&self.process.rules, request);
+            self.admission.open_stream(&mut self.process, request);
         }
     }
 
@@ -289,11 +295,12 @@ impl<H: Host> Engine<H> {
     }
 
     /// Forgets a stream that has ended, in whatever way, and charges what [`Engine::stream_needs`]
-    /// asked for.
-    pub fn end_stream(&mut self, stream: u32, end: &StreamEnd) {
+    /// asked for. What comes back of its `charge`, if that is to be handed on, is no part of it any more.
+    pub fn end_stream(&mut self, stream: u32, end: &StreamEnd, charge: Option<&mut Charge>) {
         self.queues.pending.leave(stream);
         self.leave_queue(stream);
-        self.admission.end_stream(&mut self.process, stream, end);
+        let process = &mut self.process;
+        self.admission.end_stream(process, stream, end, charge);
     }
 
     /// Applies the answer to the call of `token`, or notes why there is none.

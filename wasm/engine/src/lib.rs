@@ -46,7 +46,7 @@ mod wait_queues;
 
 pub use admission::{Charge, Request};
 pub use config::{
-    EngineConfig, HostFailure, Identity, Overflow, RULES_MAX, RuleConfig, RuleId, Shape,
+    EngineConfig, Estimate, HostFailure, Identity, Overflow, RULES_MAX, RuleConfig, RuleId, Shape,
 };
 pub use decision::{Decision, Shortfall};
 pub use effect::{Effect, Report, StreamEnd, StreamNeeds, Waited};

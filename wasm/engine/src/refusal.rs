@@ -54,6 +54,8 @@ pub struct Denial {
     pub rate: Rate,
     /// The most that may come in soon, if a lease is about to grow.
     pub expected_rate: Option<Rate>,
+    /// The most that there can be at once, if it is less.
+    pub most: Option<Tokens>,
     /// It is more than there can ever be at once.
     pub never: bool,
     /// The quota that refuses it, if one does.
@@ -163,6 +165,7 @@ impl Denial {
             need: Tokens::ONE,
             rate: Rate::ZERO,
             expected_rate: None,
+            most: None,
             never: false,
             quota: None,
         }

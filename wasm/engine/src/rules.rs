@@ -2,7 +2,7 @@
 
 use tollgate_core::client::{KnownLimit, Policy};
 
-use crate::config::{Overflow, RuleConfig, RuleId, Shape};
+use crate::config::{Estimate, Overflow, RuleConfig, RuleId, Shape};
 use crate::refusal::Refusal;
 use crate::stats::RuleStats;
 use crate::users::{InUse, Users};
@@ -98,7 +98,7 @@ impl Rules {
             policy: first.map(|rule| rule.policy.clone()).unwrap_or_default(),
             enforced: 100,
             on_overflow: Overflow::Share,
-            final_cost: false,
+            final_cost: None,
             shape: None,
             marks: false,
         })
@@ -144,10 +144,10 @@ impl Rules {
             .map_or(Overflow::Share, |rule| rule.on_overflow)
     }
 
-    /// Returns whether the cost of a rule's requests is known only at their end.
+    /// Returns what a rule's requests take at their beginning, if their cost is known only at their end.
     #[inline]
-    pub(crate) fn has_final_cost(&self, rule: u16) -> bool {
-        self.get(rule).is_some_and(|rule| rule.final_cost)
+    pub(crate) fn final_cost(&self, rule: u16) -> Option<Estimate> {
+        self.get(rule)?.final_cost
     }
 
     /// Returns how many of a hundred requests that a rule would refuse it does refuse.

@@ -42,6 +42,14 @@ pub struct Stats {
     pub overflow: Counter,
     /// Looks at a bucket that found nothing out because other workers were faster each time.
     pub contended: Counter,
+    /// Requests whose cost was to be known at the end and was not.
+    pub costs_unknown: Counter,
+    /// Tokens that were taken at the beginning of requests whose cost is known at the end.
+    pub tokens_reserved: Counter,
+    /// Tokens that were charged at their ends.
+    pub tokens_charged: Counter,
+    /// Tokens that came back at their ends.
+    pub tokens_refunded: Counter,
     /// Requests and ticks that the host or the shared table let down.
     pub host_failures: Counter,
 }
@@ -118,6 +126,11 @@ impl Counter {
     #[inline]
     pub fn add_one(&mut self) {
         self.0 = self.0.saturating_add(1);
+    }
+
+    /// Counts so many.
+    pub fn add(&mut self, count: u64) {
+        self.0 = self.0.saturating_add(count);
     }
 
     /// Returns the count since the worker's start.

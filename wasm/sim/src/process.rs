@@ -122,7 +122,7 @@ impl ProcessKind {
             policy: policy.clone(),
             enforced: 100,
             on_overflow: Overflow::Share,
-            final_cost: false,
+            final_cost: None,
             shape,
             marks: false,
         };

@@ -70,11 +70,23 @@ impl Charge {
         }
     }
 
+    /// Forgets a bucket that has given back what it was charged.
+    pub(super) fn forget(&mut self, bucket: BucketId) {
+        if let Some(others) = &mut self.others {
+            others.buckets.retain(|(other, _)| *other != bucket);
+        }
+        let first = self.first.get_mut(..self.first_len).unwrap_or_default();
+        if let Some(place) = first.iter().position(|target| target.bucket() == bucket) {
+            first.get_mut(place..).unwrap_or_default().rotate_left(1);
+            self.first_len = self.first_len.saturating_sub(1);
+        }
+    }
+
     #[inline(never)]
-    fn note_others(&mut self, own: &[Target], cost: Tokens) {
-        for target in own.iter().skip(FIRST_MAX) {
+    fn note_others(&mut self, request: &Request, first_len: usize) {
+        for target in request.own_targets().iter().skip(first_len) {
             let others = self.others.get_or_insert_default();
-            others.add(target.bucket(), cost);
+            others.add(target.bucket(), request.whole_cost(target.rule));
         }
     }
 
@@ -154,14 +166,18 @@ impl Admission {
         for (place, target) in charge.first.iter_mut().zip(own) {
             *place = *target;
         }
-        charge.first_len = own.len().min(FIRST_MAX);
+        charge.first_len = if request.reservations.is_empty() {
+            own.len().min(FIRST_MAX)
+        } else {
+            0
+        };
         charge.cost = request.cost;
         charge.round = self.rounds;
         charge.redirects = redirects;
         charge.has_canonical = request.has_canonical;
         charge.others = others;
-        if own.len() > FIRST_MAX {
-            charge.note_others(own, request.cost);
+        if own.len() > charge.first_len {
+            charge.note_others(request, charge.first_len);
         }
     }
 

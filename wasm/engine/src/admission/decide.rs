@@ -4,6 +4,7 @@ use tollgate_core::client::AwaitAction;
 use tollgate_core::lease::Unit;
 
 use super::draw::DrawResult;
+use super::request::attempts;
 use super::{Admission, Request, Stage, Target, entry};
 use crate::config::RuleId;
 use crate::decision::{Decision, Shortfall};
@@ -80,7 +81,7 @@ impl Admission {
             return Ok(());
         };
         if self.note(&mut process.rules, request, target, result) {
-            self.count_refused(target, request.attempts_at(Some(index)));
+            self.count_refused(target, request.attempts_at(index));
         }
         // The request's own body may be what the scope owes. One that does not go on takes no bytes from others.
         if request.prepaid_at(target).is_none() && !request.findings.is_denied() {
@@ -104,7 +105,7 @@ impl Admission {
             };
             let place = request.targets().len();
             if request.push_canonical(canonical) && !request.counted_at_canonical {
-                self.count_attempts_of(canonical, request.attempts_at(Some(place)));
+                self.count_attempts_of(canonical, request.attempts_at(place));
             }
         }
         Ok(())
@@ -162,7 +163,8 @@ impl Admission {
             self.count_final_cost(rules, request);
         }
         if shortfall.denial.unit == Unit::Requests {
-            self.count_refused(shortfall.target, request.attempts_at(None));
+            let cost = request.cost_of(shortfall.target);
+            self.count_refused(shortfall.target, attempts(cost));
         }
         if let Some(meters) = self.meters(shortfall.target) {
             meters.refuse(shortfall.denial.unit);

@@ -95,7 +95,10 @@ impl Reading {
             client::DrawResult::Denied { retry_at } => retry_at,
             _ => None,
         };
-        let exceeds_burst = matches!(self.draw, client::DrawResult::ExceedsBurst { .. });
+        let most = match self.draw {
+            client::DrawResult::ExceedsBurst { burst } => Some(burst),
+            _ => None,
+        };
         let is_requests = unit == Unit::Requests;
         let refusing = self.quota.as_ref().filter(|quota| quota.left < need);
         Denial {
@@ -111,7 +114,8 @@ impl Reading {
                 Rate::UNLIMITED
             },
             expected_rate: self.expected_rate,
-            never: is_requests && exceeds_burst && self.expected_rate.is_none(),
+            most,
+            never: is_requests && most.is_some() && self.expected_rate.is_none(),
             quota: refusing.map(QuotaPolicy::from),
             ..Denial::new(unit, retry_at.map_or(soon, |at| at.min(soon)))
         }
@@ -135,6 +139,28 @@ impl Admission {
     }
 
     fn draw_or_fail<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        request: &mut Request,
+        index: usize,
+    ) -> Result<DrawResult, TableError> {
+        let Some(target) = request.targets().get(index).copied() else {
+            return Ok(DrawResult::Ready);
+        };
+        let result = self.draw_once(process, request, index)?;
+        let DrawResult::Denied(denial) = &result else {
+            return Ok(result);
+        };
+        // An estimate is no reason to refuse what may be cheap.
+        match denial.most {
+            Some(most) if request.reserve_less(target.rule, most) => {
+                self.draw_once(process, request, index)
+            }
+            _ => Ok(result),
+        }
+    }
+
+    fn draw_once<H: Host>(
         &mut self,
         process: &mut Process<H>,
         request: &mut Request,

@@ -4,55 +4,230 @@
 //! The obvious way is to read a header of the response in its own callback. That costs an entry into
 //! the VM for each stream, whether its rule asks for it or not. A proxy's own filters put headers and
 //! parts of bodies into the stream's metadata, which can still be read when the stream has ended. The
-//! request takes its tokens at the beginning like any other, so none passes while there is a debt;
-//! the remainder becomes a debt that is bounded as that of bytes is.
+//! request takes its tokens at the beginning like any other, so none passes while there is a debt. Its end settles: the
+//! remainder becomes a debt that is bounded as that of bytes is, and what was too much comes back.
 
-use tollgate_core::units::Tokens;
+use core::time::Duration;
+
+use tollgate_core::units::{Instant, Tokens};
 
 use super::meters::smoothed;
-use super::{Admission, Request, Target, entry};
+use super::request::attempts;
+use super::{Admission, Entry, Request, Target, entry};
 use crate::host::Host;
 use crate::process::Process;
 use crate::rules::Rules;
-use crate::shared_table::TableError;
+use crate::shared_table::{TableError, or_later};
+
+/// Time after which the shared table is told again that requests go on which may give tokens back.
+const OPEN_AGAIN: Duration = Duration::from_secs(3);
+
+/// Costs of one scope's requests in one worker that are known only at the end.
+#[derive(Debug, Default)]
+pub(super) struct FinalCosts {
+    /// Tokens that a request usually turns out to have cost.
+    usual: u32,
+    /// Attempts that were counted for requests that cost less: the next ones count for so many less.
+    overcounted: u32,
+    /// Requests that go on and may give tokens back.
+    pub(super) open: u32,
+    /// The last time that the shared table was told of these.
+    open_told_at: Instant,
+}
+
+/// Tokens of one scope that a request has had, when its end tells what it has cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reserved {
+    /// Those that it was charged, in all passes.
+    pub(crate) charged: Tokens,
+    /// The part that can come back.
+    pub(crate) taken: Tokens,
+    /// The time at which that was taken.
+    pub(crate) taken_at: Instant,
+}
+
+// === impl Reserved ===
+
+impl Reserved {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self {
+        charged: Tokens::ZERO,
+        taken: Tokens::ZERO,
+        taken_at: Instant::ZERO,
+    };
+
+    /// Returns the tokens that come back of a request that has cost `cost`.
+    pub(super) fn surplus(&self, cost: Tokens) -> Tokens {
+        self.charged.saturating_sub(cost).min(self.taken)
+    }
+}
+
+// === impl Request ===
+
+impl Request {
+    /// Returns what the request, which goes on at `now`, has had of its target at `index`. Of what an earlier pass was
+    /// charged nothing comes back: that pass has its own end.
+    pub(super) fn reserved_at(&self, index: usize, now: Instant) -> Reserved {
+        let target = self.targets().get(index);
+        let can_come_back = self.has_taken_tokens(index) && !self.is_prepaid();
+        Reserved {
+            charged: target.map_or(self.cost, |target| self.whole_cost(target.rule)),
+            taken: if can_come_back {
+                self.cost_at(index)
+            } else {
+                Tokens::ZERO
+            },
+            taken_at: now,
+        }
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// Returns the tokens that a request usually turns out to have cost; 0 if that is not known.
+    pub(super) fn usual_cost(&self) -> u32 {
+        self.costs.as_ref().map_or(0, |costs| costs.usual)
+    }
+
+    /// Counts `attempts`, less those that were counted before for requests that cost less.
+    pub(super) fn count(&mut self, attempts: u32) {
+        let overcounted = self.costs.as_mut().map(|costs| &mut costs.overcounted);
+        let less = overcounted.map_or(0, |overcounted| {
+            let less = attempts.min(*overcounted);
+            *overcounted = overcounted.saturating_sub(less);
+            less
+        });
+        self.attempts = self.attempts.saturating_add(attempts.saturating_sub(less));
+    }
+
+    /// A request goes on that has had `reserved`.
+    pub(super) fn open(&mut self, reserved: Option<Reserved>) {
+        if reserved.is_some_and(|reserved| reserved.taken > Tokens::ZERO) {
+            let costs = self.costs.get_or_insert_default();
+            costs.open = costs.open.saturating_add(1);
+        }
+    }
+
+    /// Such a request has ended.
+    fn close(&mut self, reserved: Reserved) {
+        let costs = self.costs.as_mut();
+        if let Some(costs) = costs.filter(|_| reserved.taken > Tokens::ZERO) {
+            costs.open = costs.open.saturating_sub(1);
+        }
+    }
+
+    /// Whether the shared table is to be told at `now` that requests go on which may give tokens back.
+    pub(super) fn tells_open(&self, now: Instant) -> bool {
+        self.costs.as_ref().is_some_and(|costs| {
+            costs.open > 0 && now.saturating_since(costs.open_told_at) >= OPEN_AGAIN
+        })
+    }
+
+    /// Returns whether requests go on which may give tokens back; the shared table is told of them at `now`.
+    pub(super) fn take_open(&mut self, now: Instant) -> bool {
+        let costs = self.costs.as_mut().filter(|costs| costs.open > 0);
+        costs.is_some_and(|costs| {
+            costs.open_told_at = now;
+            true
+        })
+    }
+}
+
+// === impl Admission ===
 
 impl Admission {
     /// Counts a refused request as much as it would usually have cost, for so much is wanted.
     #[cold]
     pub(super) fn count_final_cost(&mut self, rules: &Rules, request: &Request) {
         for (index, target) in request.targets().iter().enumerate() {
-            if !rules.has_final_cost(target.rule) {
+            if rules.final_cost(target.rule).is_none() {
                 continue;
             }
-            let usual = entry(&mut self.tables, *target).map_or(0, |entry| entry.usual_cost);
-            let counted = request.attempts_at(Some(index));
+            let usual = entry(&mut self.tables, *target).map_or(0, |entry| entry.usual_cost());
+            let counted = request.attempts_at(index);
             self.count_attempts_of(*target, usual.saturating_sub(counted));
         }
     }
 
-    /// Charges the cost of a stream that has ended beyond what it has `paid`.
-    pub(crate) fn charge_final_cost<H: Host>(
+    /// Ends a request that has had `reserved`, and settles its `cost`, if that is known.
+    pub(super) fn end_cost<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        target: Target,
+        cost: Option<Tokens>,
+        reserved: Reserved,
+    ) {
+        if let Some(entry) = entry(&mut self.tables, target) {
+            entry.close(reserved);
+        }
+        let Some(cost) = cost else { return };
+        if target.is_own() {
+            let stats = &mut process.stats;
+            let charged = cost.saturating_sub(reserved.charged);
+            stats.tokens_charged.add(charged.whole());
+            stats.tokens_refunded.add(reserved.surplus(cost).whole());
+        }
+        self.settle_cost(process, target, cost, reserved);
+    }
+
+    /// Charges the cost of a request that has ended beyond what it has had, or gives back what was too much.
+    pub(crate) fn settle_cost<H: Host>(
         &mut self,
         process: &mut Process<H>,
         target: Target,
         cost: Tokens,
-        paid: Tokens,
+        reserved: Reserved,
     ) {
         let Some(entry) = entry(&mut self.tables, target) else {
             return;
         };
-        entry.usual_cost = saturated(smoothed(entry.usual_cost.into(), cost.whole()));
-        let more = cost.saturating_sub(paid);
+        let costs = entry.costs.get_or_insert_default();
+        // One that costs nothing says nothing of the others.
+        if cost > Tokens::ZERO {
+            costs.usual = attempts(Tokens::from_whole(smoothed(
+                costs.usual.into(),
+                cost.whole(),
+            )));
+        }
+        let surplus = reserved.surplus(cost);
+        if surplus > Tokens::ZERO {
+            costs.overcounted = costs.overcounted.saturating_add(attempts(surplus));
+            let refunded = self.refund(process, target, surplus, reserved.taken_at);
+            if let Err(error) = or_later(refunded) {
+                process.fail(&error);
+            }
+            return;
+        }
+        let more = cost.saturating_sub(reserved.charged);
         // The worker's own tokens first: otherwise they would let requests pass while there is a debt.
         let from_cache = entry.cache.left().min(more);
         entry.cache.take(from_cache);
-        self.count_attempts_of(target, saturated(more.whole()));
+        self.count_attempts_of(target, attempts(more));
         let owed = more.saturating_sub(from_cache);
         if owed > Tokens::ZERO
             && let Err(error) = self.owe(process, target, owed)
         {
             process.fail(&error);
         }
+    }
+
+    /// Gives tokens back that were taken at `taken_at`. The time of the last refusal does not include them.
+    pub(super) fn refund<H: Host>(
+        &mut self,
+        process: &mut Process<H>,
+        target: Target,
+        tokens: Tokens,
+        taken_at: Instant,
+    ) -> Result<(), TableError> {
+        let now = process.host.now();
+        self.change_scope(process, target, now, |scope_state, policy| {
+            scope_state.requests.refund(now, policy, taken_at, tokens);
+        })?;
+        if let Some(entry) = entry(&mut self.tables, target) {
+            entry.denial = None;
+        }
+        Ok(())
     }
 
     /// Takes tokens from the process's bucket, which may then owe them.
@@ -80,8 +255,4 @@ impl Admission {
         }
         Ok(())
     }
-}
-
-fn saturated(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -82,7 +82,7 @@ impl Admission {
         };
         let units = known.meters.as_ref().map(|meters| meters.unreported(me));
         let is_quiet = attempts == 0 && repeated == 0 && refused == 0;
-        if is_quiet && unspent == Tokens::ZERO && units.is_none() {
+        if is_quiet && unspent == Tokens::ZERO && units.is_none() && !known.tells_open(now) {
             // The estimator sees the end of demand only if it is told of no attempts.
             let left = known.quiet_reports.checked_sub(1);
             known.quiet_reports = left.unwrap_or(0);
@@ -92,11 +92,15 @@ impl Admission {
             }
         }
         known.queued = known.is_unsettled() || known.quiet_reports > 0;
+        let is_open = known.take_open(now);
         let reported = if self.may_search(target) {
             self.change_scope(process, target, now, |scope_state, policy| {
                 scope_state.requests.count(now, u64::from(attempts));
                 scope_state.requests.count_again(now, u64::from(repeated));
                 scope_state.requests.count_refused(u64::from(refused));
+                if is_open {
+                    scope_state.requests.await_refunds(now);
+                }
                 if unspent > Tokens::ZERO {
                     scope_state.requests.give_back(now, policy, unspent);
                 }

@@ -3,6 +3,7 @@
 use tollgate_core::units::Tokens;
 
 use super::charge::Prepaid;
+use super::reservation::Reservation;
 use super::shadow::Shadowed;
 use crate::config::RULES_MAX;
 use crate::decision::{Decision, Shortfall, Target};
@@ -64,10 +65,14 @@ pub struct Request {
     pub(crate) needs_permits: bool,
     /// The targets, as bits of their indices, of which it has taken permits.
     pub(crate) permits_taken: u32,
+    /// The targets, as bits of their indices, of which it has taken its tokens, if it has a final cost.
+    pub(crate) tokens_taken: u32,
     /// True if the stream counts in some targets until it ends.
     pub(crate) counts_until_end: bool,
     /// True if the cost at some targets is known only at the end.
     pub(crate) has_final_cost: bool,
+    /// Tokens that it needs at rules where these are not its cost.
+    pub(crate) reservations: Vec<Reservation>,
     /// True if some targets lead to canonical scopes.
     pub(crate) has_canonical: bool,
     /// True if it has been counted at these.
@@ -143,8 +148,10 @@ impl Request {
             shadow_counted: false,
             needs_permits: false,
             permits_taken: 0,
+            tokens_taken: 0,
             counts_until_end: false,
             has_final_cost: false,
+            reservations: Vec::new(),
             has_canonical: false,
             counted_at_canonical: false,
         }
@@ -170,6 +177,7 @@ impl Request {
         self.findings = Findings::default();
         self.shadowed = self.shadowed_early;
         self.permits_taken = 0;
+        self.tokens_taken = 0;
     }
 
     /// Notes a refusal by a rule in shadow mode. Requests that wait are decided on again and again,
@@ -235,7 +243,7 @@ impl Request {
     /// Returns the tokens that the request still needs of the target at `index`.
     #[inline]
     pub(crate) fn cost_at(&self, index: usize) -> Tokens {
-        if self.is_prepaid()
+        if self.has_own_costs()
             && let Some(target) = self.targets().get(index)
         {
             return self.cost_of(*target);
@@ -246,30 +254,34 @@ impl Request {
     /// Returns the tokens that the request still needs of one of its targets.
     pub(crate) fn cost_of(&self, target: Target) -> Tokens {
         let prepaid = self.prepaid_at(target).unwrap_or(Tokens::ZERO);
-        self.cost.saturating_sub(prepaid)
+        self.whole_cost(target.rule).saturating_sub(prepaid)
     }
 
-    /// Returns the attempts that the request counts for in the demand of the target at `index`, or of one
-    /// where nothing has been charged.
+    /// Returns the attempts that the request counts for in the demand of the target at `index`.
     #[inline]
-    pub(crate) fn attempts_at(&self, index: Option<usize>) -> u32 {
-        let cost = index.map_or(self.cost, |index| self.cost_at(index));
-        u32::try_from(cost.whole()).unwrap_or(u32::MAX)
+    pub(crate) fn attempts_at(&self, index: usize) -> u32 {
+        attempts(self.cost_at(index))
+    }
+
+    /// Returns whether it needs other tokens of some targets than its cost.
+    #[inline]
+    pub(crate) fn has_own_costs(&self) -> bool {
+        self.is_prepaid() || !self.reservations.is_empty()
     }
 
     /// Notes that the request has taken a permit of its target at `index`.
     pub(crate) fn note_permit(&mut self, index: usize) {
-        let bit = u32::try_from(index)
-            .ok()
-            .and_then(|index| 1_u32.checked_shl(index));
-        self.permits_taken |= bit.unwrap_or(0);
+        self.permits_taken |= bit(index);
     }
 
     /// Returns whether the request has taken a permit of its target at `index`.
     pub(crate) fn has_taken_permit(&self, index: usize) -> bool {
-        let index = u32::try_from(index).ok();
-        let rest = index.and_then(|index| self.permits_taken.checked_shr(index));
-        rest.is_some_and(|rest| rest & 1 == 1)
+        is_set(self.permits_taken, index)
+    }
+
+    /// Returns whether the request has taken its tokens of its target at `index`.
+    pub(crate) fn has_taken_tokens(&self, index: usize) -> bool {
+        is_set(self.tokens_taken, index)
     }
 
     /// Lets the request count nowhere: it goes on without a decision and took nothing to put back.
@@ -288,4 +300,24 @@ impl Request {
             .filter(|_| !is_own)
             .map_or_else(|| target.member(), |leads| leads.member())
     }
+}
+
+// === free functions ===
+
+/// The bit for the target at `index`.
+pub(super) fn bit(index: usize) -> u32 {
+    let index = u32::try_from(index).ok();
+    index
+        .and_then(|index| 1_u32.checked_shl(index))
+        .unwrap_or(0)
+}
+
+fn is_set(bits: u32, index: usize) -> bool {
+    bits & bit(index) != 0
+}
+
+/// Attempts that count for `cost` tokens.
+#[inline]
+pub(super) fn attempts(cost: Tokens) -> u32 {
+    u32::try_from(cost.whole()).unwrap_or(u32::MAX)
 }

@@ -11,6 +11,7 @@ use std::hash::{BuildHasher, Hasher};
 use tollgate_core::token_cache::TokenCache;
 use tollgate_core::units::{Capacity, Instant, Tokens};
 
+use super::final_cost::FinalCosts;
 use super::meters::Meters;
 use crate::equal::equal;
 use crate::refusal::{Denial, LimitStatus};
@@ -67,8 +68,8 @@ pub(crate) struct Entry {
     /// Number of times that a limit of requests in flight has gone: a stream that began before has
     /// none of the permits that came after.
     pub(crate) permits_lost: u32,
-    /// Tokens that a request usually turns out to have cost, where that is known only at its end.
-    pub(crate) usual_cost: u32,
+    /// Costs that are known only at the end of requests, which few rules have.
+    pub(super) costs: Option<Box<FinalCosts>>,
 }
 
 /// The scopes of one rule.
@@ -114,7 +115,7 @@ impl Entry {
             meters: None,
             streams: 0,
             permits_lost: 0,
-            usual_cost: 0,
+            costs: None,
         }
     }
 
@@ -139,6 +140,7 @@ impl Entry {
             || self.refused > 0
             || self.repeated > 0
             || self.cache.left() > Tokens::ZERO
+            || self.costs.as_ref().is_some_and(|costs| costs.open > 0)
             || meters.is_some_and(|meters| meters.is_unsettled())
     }
 

@@ -10,16 +10,16 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::lease::Unit;
-use tollgate_core::units::Tokens;
+use tollgate_core::units::{Instant, Tokens};
 
 use super::bytes::BYTES;
+use super::final_cost::Reserved;
 use super::meters::Meter;
-use super::{Admission, Request, Target, entry};
+use super::{Admission, Charge, Request, Target, entry};
 use crate::config::RuleId;
 use crate::effect::{StreamEnd, StreamNeeds};
 use crate::host::Host;
 use crate::process::Process;
-use crate::rules::Rules;
 use crate::shared_table::or_later;
 
 /// Streams whose bytes are counted in one round, at most.
@@ -43,8 +43,6 @@ struct OpenStream {
     /// Bytes of bodies that have been counted, in the order of [`BYTES`]; none if no target counts
     /// bytes.
     counted: Option<[u64; 2]>,
-    /// Tokens that were taken of each target at the beginning.
-    paid: Tokens,
 }
 
 /// Entry in which a stream counts.
@@ -53,7 +51,8 @@ struct StreamTarget {
     target: Target,
     /// The stream has a permit there, of those that there are while `Entry::permits_lost` is this.
     permit: Option<u32>,
-    has_final_cost: bool,
+    /// Tokens that it was charged, if only its end tells what it has cost.
+    reserved: Option<Reserved>,
     /// Bytes of the request's body that earlier passes were charged here.
     prepaid_bytes: u64,
     /// Bytes that are still expected, in the order of [`BYTES`].
@@ -112,7 +111,10 @@ impl Admission {
         let Some(open) = self.streams.open.get(&stream) else {
             return StreamNeeds::default();
         };
-        let late = open.targets.iter().filter(|target| target.has_final_cost);
+        let late = open
+            .targets
+            .iter()
+            .filter(|target| target.reserved.is_some());
         let mut costs: Vec<RuleId> = late.map(|late| RuleId(late.target.rule)).collect();
         costs.sort_unstable();
         costs.dedup();
@@ -124,20 +126,29 @@ impl Admission {
 
     /// Remembers the stream of a request that goes on.
     #[cold]
-    pub(crate) fn open_stream(&mut self, rules: &Rules, request: &Request) {
+    pub(crate) fn open_stream<H: Host>(&mut self, process: &mut Process<H>, request: &Request) {
+        let now = if request.has_final_cost {
+            process.host.now()
+        } else {
+            Instant::ZERO
+        };
         let mut open = OpenStream {
             targets: Vec::new(),
             counted: None,
-            paid: request.cost,
         };
         for (index, target) in request.targets().iter().enumerate() {
-            let has_final_cost = rules.has_final_cost(target.rule);
+            let has_final_cost = process.rules.final_cost(target.rule).is_some();
+            let reserved = has_final_cost.then(|| request.reserved_at(index, now));
+            if let Some(reserved) = reserved.filter(|_| target.is_own()) {
+                process.stats.tokens_reserved.add(reserved.taken.whole());
+            }
             let Some(entry) = entry(&mut self.tables, *target) else {
                 continue;
             };
+            entry.open(reserved);
             let meters = entry.meters.as_ref();
             let meters = meters.filter(|meters| meters.counts_streams());
-            if meters.is_none() && !has_final_cost {
+            if meters.is_none() && reserved.is_none() {
                 continue;
             }
             let permits = meters.and_then(|meters| meters.permits.as_ref());
@@ -148,7 +159,7 @@ impl Admission {
             open.targets.push(StreamTarget {
                 target: *target,
                 permit,
-                has_final_cost,
+                reserved,
                 prepaid_bytes: prepaid.map_or(0, |prepaid| prepaid.bytes_of(target.bucket())),
                 expected: BYTES.map(|unit| {
                     let meter = entry.meters.as_mut().and_then(|meters| meters.meter(unit));
@@ -165,25 +176,35 @@ impl Admission {
         self.streams.open.insert(request.stream, open);
     }
 
-    /// Forgets a stream that has ended, and charges for it.
+    /// Forgets a stream that has ended, and charges for it. What comes back of its `charge` is no part of that any
+    /// more.
     pub(crate) fn end_stream<H: Host>(
         &mut self,
         process: &mut Process<H>,
         stream: u32,
         end: &StreamEnd,
+        mut charge: Option<&mut Charge>,
     ) {
         let Some(mut open) = self.streams.open.remove(&stream) else {
             return;
         };
+        process.stats.costs_unknown.add(end.unknown);
         if let Some(bytes) = end.bytes {
             self.count_more(process, &mut open, bytes);
         }
         let sizes = open.counted.filter(|_| end.bytes.is_some());
         for ended in &open.targets {
-            let mut costs = end.costs.iter();
-            let cost = costs.find(|(rule, _)| rule.0 == ended.target.rule);
-            if let Some((_, cost)) = cost.filter(|_| ended.has_final_cost) {
-                self.charge_final_cost(process, ended.target, *cost, open.paid);
+            if let Some(reserved) = ended.reserved {
+                let mut costs = end.costs.iter();
+                let cost = costs.find(|(rule, _)| rule.0 == ended.target.rule);
+                let cost = cost.map(|(_, cost)| *cost);
+                self.end_cost(process, ended.target, cost, reserved);
+                let comes_back = |cost| reserved.surplus(cost) > Tokens::ZERO;
+                if let Some(charge) = charge.as_deref_mut()
+                    && cost.is_some_and(comes_back)
+                {
+                    charge.forget(ended.target.bucket());
+                }
             }
             self.end_in(process, *ended, sizes);
         }

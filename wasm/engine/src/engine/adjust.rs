@@ -3,7 +3,7 @@
 use tollgate_core::units::Tokens;
 
 use super::Engine;
-use crate::admission::Place;
+use crate::admission::{Place, Reserved};
 use crate::config::RuleId;
 use crate::decision::Target;
 use crate::host::Host;
@@ -43,10 +43,10 @@ impl<H: Host> Engine<H> {
     /// [`Policy::max_debt`](tollgate_core::client::Policy::max_debt) is forgiven.
     pub fn charge(&mut self, rule: RuleId, key: &str, tokens: Tokens) {
         let result = self.each_of(rule, key, |engine, target| {
-            let (process, paid) = (&mut engine.process, Tokens::ZERO);
+            let process = &mut engine.process;
             engine
                 .admission
-                .charge_final_cost(process, target, tokens, paid);
+                .settle_cost(process, target, tokens, Reserved::NONE);
             Ok(())
         });
         self.complain_of(result);

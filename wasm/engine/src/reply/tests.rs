@@ -34,6 +34,7 @@ fn refusal(pause: Option<u64>, limit: u64, without_lease: bool) -> (Refusal, Ins
         need: Tokens::ONE,
         rate: Rate::ZERO,
         expected_rate: None,
+        most: None,
         never: false,
         quota: None,
     };

@@ -253,7 +253,7 @@ impl Worker {
         if let Some((stream, open)) = stream.and_then(|stream| self.waiting.remove_entry(&stream)) {
             process.observe(|seen| seen.tally.count(Case::Left));
             self.count(process, open, RequestOutcome::Refused, None, None);
-            self.engine.end_stream(stream, &StreamEnd::default());
+            self.engine.end_stream(stream, &StreamEnd::default(), None);
         }
     }
 
@@ -428,9 +428,9 @@ impl Worker {
         }
         let end = StreamEnd {
             bytes: body.map(|body| body.bytes),
-            costs: Vec::new(),
+            ..StreamEnd::default()
         };
-        self.engine.end_stream(stream, &end);
+        self.engine.end_stream(stream, &end, None);
     }
 
     /// Makes ticks come as often as the engine needs them.

@@ -1,17 +1,29 @@
 //! Requests of which only their end says what they have cost.
 
 use super::*;
+use crate::config::Estimate;
+
 /// A rule whose requests say at their end what they have cost, and the longest wait for a debt.
 fn settings(max_debt_ms: u64) -> EngineConfig {
-    let policy = Policy {
-        max_debt: Duration::from_millis(max_debt_ms),
-        ..Policy::default()
-    };
     rules([RuleConfig {
-        policy,
-        final_cost: true,
-        ..rule("tenant")
+        policy: Policy {
+            max_debt: Duration::from_millis(max_debt_ms),
+            ..Policy::default()
+        },
+        ..estimating("tenant", Estimate::Request)
     }])
+}
+
+/// A rule whose requests reserve `estimate`.
+fn estimating(name: &str, estimate: Estimate) -> RuleConfig {
+    RuleConfig {
+        final_cost: Some(estimate),
+        ..rule(name)
+    }
+}
+
+fn tokens(whole: u64) -> Estimate {
+    Estimate::Tokens(Tokens::from_whole(whole))
 }
 
 impl Worker {
@@ -34,7 +46,12 @@ impl Worker {
 
 /// A worker with a lease of 100 tokens a second for `acme` and all of its burst but one.
 fn leased() -> Worker {
-    let mut worker = Worker::new(&FakeProcess::new(), 1, &settings(60_000));
+    leased_by(settings(60_000))
+}
+
+/// The same by other settings, and all of its burst: the first request has cost nothing.
+fn leased_by(config: EngineConfig) -> Worker {
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
     worker.lease("acme", 100.0);
     worker
 }
@@ -73,7 +90,7 @@ fn a_refusal_after_the_end_knows_of_the_debt() {
 }
 
 #[test]
-fn what_was_paid_counts_and_nothing_is_given_back() {
+fn what_was_paid_counts_and_only_what_costs_less_comes_back() {
     let mut worker = leased();
     for cost in [Some(1), Some(0), None, None, None] {
         assert_eq!(worker.of("acme"), Decision::Admit);
@@ -84,8 +101,8 @@ fn what_was_paid_counts_and_nothing_is_given_back() {
         }
     }
     worker.tick(TICK);
-    // Six are spent, and two have come in since.
-    assert_eq!(worker.admitted("acme", 200), 96);
+    // Five are spent, and two have come in since.
+    assert_eq!(worker.admitted("acme", 200), 97);
 }
 
 #[test]
@@ -135,4 +152,121 @@ fn without_metadata_and_without_the_rule_nothing_is_charged() {
     assert!(!plain.engine.remembers(stream));
     plain.end_at(stream, 500);
     assert_eq!(plain.admitted("acme", 200), 98);
+}
+
+#[test]
+fn what_requests_reserve_bounds_those_that_go_on_at_once_and_what_is_left_comes_back() {
+    let mut worker = leased_by(rules([estimating("tenant", tokens(20))]));
+    worker.end_at(worker.streams, 0);
+    let begun = worker.begun("acme", 50);
+    assert_eq!(begun.len(), 5);
+    for stream in &begun {
+        worker.end_at(*stream, 8);
+    }
+    assert_eq!(worker.begun("acme", 50).len(), 3, "60 have come back");
+    let stats = worker.stats();
+    let counted = [
+        stats.tokens_reserved,
+        stats.tokens_refunded,
+        stats.tokens_charged,
+    ];
+    assert_eq!(counted.map(|counter| counter.get()), [180, 80, 0]);
+}
+
+#[test]
+fn who_aborts_has_cost_the_estimate() {
+    let mut worker = leased_by(rules([estimating("tenant", tokens(20))]));
+    worker.end(worker.streams);
+    for stream in worker.begun("acme", 50) {
+        worker.end(stream);
+    }
+    assert_eq!(worker.begun("acme", 50).len(), 0);
+}
+
+#[test]
+fn an_estimate_beyond_what_a_bucket_holds_takes_all_of_it_and_the_rest_is_owed() {
+    let mut worker = leased_by(rules([RuleConfig {
+        policy: Policy {
+            max_debt: Duration::from_secs(60),
+            ..Policy::default()
+        },
+        ..estimating("tenant", tokens(5000))
+    }]));
+    worker.end_at(worker.streams, 0);
+    assert_eq!(worker.of("acme"), Decision::Admit);
+    let stream = worker.streams;
+    let Decision::Deny(refusal) = worker.of("acme") else {
+        panic!("all of it is taken")
+    };
+    assert!(matches!(refusal, Refusal::Denied { denial, .. } if !denial.never));
+    worker.end_at(stream, 300);
+    // The burst has paid 100, 200 are owed, and all of the burst is needed.
+    assert_eq!(worker.pause("acme"), Duration::from_secs(3));
+}
+
+#[test]
+fn what_a_refusal_without_effect_did_not_take_does_not_come_back() {
+    let shadow = RuleConfig {
+        enforced: 0,
+        ..estimating("tenant", tokens(20))
+    };
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &rules([shadow]));
+    // Nobody waits in shadow mode; the safe capacity is 10.
+    assert_eq!(worker.of("acme"), Decision::Admit);
+    worker.tick(Duration::from_millis(1));
+    worker.answer(100.0);
+    worker.end_at(worker.streams, 0);
+    let begun = worker.begun("acme", 50);
+    let refused = worker.shadowed("tenant").requests.get();
+    for stream in &begun {
+        worker.end_at(*stream, 0);
+    }
+    let again = worker.begun("acme", 50);
+    assert_eq!((begun.len(), again.len()), (50, 50));
+    let refused_again = worker.shadowed("tenant").requests.get() - refused;
+    assert_eq!(refused_again, 45, "five reserve the burst, as before");
+}
+
+#[test]
+fn a_rule_that_counts_requests_takes_one_beside_an_estimate() {
+    let mut worker = leased_by(rules([estimating("tokens", tokens(20)), rule("requests")]));
+    worker.end_at(worker.streams, 0);
+    assert_eq!(worker.request(&["acme", "acme"]), Decision::Hold);
+    worker.tick(Duration::from_millis(1));
+    worker.answer(100.0);
+    let mut begun = 1;
+    while worker.request(&["acme", "acme"]) == Decision::Admit {
+        begun += 1;
+    }
+    assert_eq!(begun, 5);
+    assert_eq!(worker.refused("tokens").requests.get(), 1);
+    assert_eq!(worker.refused("requests").requests.get(), 0);
+}
+
+#[test]
+fn the_usual_cost_is_reserved_once_it_is_known() {
+    let mut worker = leased_by(rules([estimating("tenant", Estimate::Usual)]));
+    // One that costs nothing is not usual.
+    for cost in [40, 0] {
+        assert_eq!(worker.of("acme"), Decision::Admit);
+        worker.end_at(worker.streams, cost);
+    }
+    assert_eq!(worker.begun("acme", 50).len(), 1, "59 are left");
+}
+
+#[test]
+fn wants_follow_what_requests_have_cost() {
+    let mut worker = leased_by(rules([estimating("tenant", tokens(50))]));
+    worker.end_at(worker.streams, 5);
+    let mut wants = 0.0;
+    // Ten a second at 5 each.
+    for tick in 0..400 {
+        if tick % 5 == 0 {
+            assert_eq!(worker.of("acme"), Decision::Admit);
+            worker.end_at(worker.streams, 5);
+        }
+        worker.tick(TICK);
+        wants = worker.wanted().unwrap_or(wants);
+    }
+    assert!((40.0..=70.0).contains(&wants), "{wants}");
 }

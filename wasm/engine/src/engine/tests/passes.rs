@@ -3,6 +3,8 @@
 use super::permits::FOUR;
 use super::*;
 use crate::admission::Charge;
+use crate::config::Estimate;
+use crate::effect::StreamEnd;
 
 impl Worker {
     /// Decides on a pass of a request that comes from an `earlier` one; returns what it has been charged.
@@ -244,4 +246,47 @@ fn a_scope_that_a_later_pass_has_first_pays_for_the_body() {
         let refused = worker.request(&["acme", path]);
         assert!(pause(&worker, refused) > Duration::from_secs(3), "{path}");
     }
+}
+
+#[test]
+fn a_bucket_that_has_given_back_is_charged_again_and_the_others_are_not() {
+    let free = RuleConfig {
+        final_cost: Some(Estimate::Request),
+        ..safe_rule("login", 10)
+    };
+    let config = rules([free, safe_rule("tenant", 10)]);
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
+    let mut charge = worker.first_pass(&["a", "acme"], 1).unwrap();
+    let end = StreamEnd {
+        costs: vec![(RuleId(0), Tokens::ZERO)],
+        ..StreamEnd::default()
+    };
+    let stream = worker.streams;
+    worker.engine.end_stream(stream, &end, Some(&mut charge));
+    worker.pass_after(&charge, &["a", "acme"], 1).unwrap();
+    worker.tick(TICK);
+    let left = |worker: &mut Worker, keys: &[&str]| {
+        let mut passed = 0;
+        while worker.first_pass(keys, 1).is_ok() {
+            passed += 1;
+        }
+        passed
+    };
+    assert_eq!(left(&mut worker, &["a", "other"]), 9);
+    assert_eq!(left(&mut worker, &["b", "acme"]), 9);
+}
+
+#[test]
+fn what_an_earlier_pass_was_charged_does_not_come_back_with_a_later_one() {
+    let late = RuleConfig {
+        final_cost: Some(Estimate::Tokens(Tokens::from_whole(5))),
+        ..safe_rule("tenant", 10)
+    };
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &rules([late]));
+    let charge = worker.first_pass(&["acme"], 1).unwrap();
+    worker.end(worker.streams);
+    worker.pass_after(&charge, &["acme"], 1).unwrap();
+    worker.end_at(worker.streams, 0);
+    worker.first_pass(&["acme"], 1).unwrap();
+    worker.first_pass(&["acme"], 1).unwrap_err();
 }

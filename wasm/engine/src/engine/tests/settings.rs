@@ -34,7 +34,7 @@ pub(super) fn rule(name: &str) -> RuleConfig {
         policy: Policy::default(),
         enforced: 100,
         on_overflow: Overflow::Share,
-        final_cost: false,
+        final_cost: None,
         shape: None,
         marks: false,
     }

@@ -120,7 +120,9 @@ fn a_stream_whose_bytes_are_not_known_teaches_nothing() {
     let before = usual(&worker);
     assert!(before > Some(0));
     // As when Envoy has no such stream any more.
-    worker.engine.end_stream(streams[1], &StreamEnd::default());
+    worker
+        .engine
+        .end_stream(streams[1], &StreamEnd::default(), None);
     assert_eq!(usual(&worker), before);
     assert_eq!(worker.engine.admission.streams_open(), 0);
 }

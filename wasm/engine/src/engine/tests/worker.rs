@@ -273,8 +273,9 @@ impl Worker {
         let end = StreamEnd {
             bytes: Some(self.bytes(stream)),
             costs: costs.filter_map(|rule| Some((rule, cost?))).collect(),
+            unknown: 0,
         };
-        self.engine.end_stream(stream, &end);
+        self.engine.end_stream(stream, &end, None);
     }
 
     fn bytes(&self, stream: u32) -> [u64; 2] {
@@ -285,7 +286,7 @@ impl Worker {
         while let Some(effect) = self.engine.poll_effect() {
             match effect {
                 Effect::Resume { stream, .. } if self.gone.contains(&stream) => {
-                    self.engine.end_stream(stream, &StreamEnd::default());
+                    self.engine.end_stream(stream, &StreamEnd::default(), None);
                 }
                 Effect::Resume {
                     stream,
