@@ -7,14 +7,22 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 use tollgate_tests::artifact;
 use tollgate_tests::conclude;
-use tollgate_tests::connection::{Answer, get_once};
+use tollgate_tests::connection::{Answer, Connection, get, get_once};
+use tollgate_tests::coordinator::Coordinator;
 use tollgate_tests::envoy::{Envoy, EnvoySpec};
 use tollgate_tests::faulty_upstream::FaultyUpstream;
 use tollgate_tests::filter::{COORDINATOR, TENANT_HEADER, tollgate};
+use tollgate_tests::wait;
 
-use crate::test_context::{TestContext, run_test};
+use crate::test_context::{TestContext, run_test, s};
+
+/// Limits of requests that reserve what they may cost.
+const RESERVED: &str = "limits:
+- {match: tenant/login, requests: {rate: 5/h, safe: 0}}
+- {match: \"*\", requests: {quota: {amount: 20000, per: year}, safe: 0}}";
 
 const LIMITS: &str =
     "limits:\n  - match: \"*\"\n    requests: {rate: 100, burst: 100, headroom: 1}\n";
@@ -55,6 +63,135 @@ async fn charged(test: &TestContext) -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn streams_that_are_cut_off_cost_their_estimate() {
+    run_test("streams_that_are_cut_off_cost_their_estimate", cut_off);
+}
+
+/// Fifty streams use up what they may use, and are cut off before they say what they have used.
+async fn cut_off(test: &TestContext) -> Result<()> {
+    let upstream = FaultyUpstream::start().await?;
+    let (_coordinator, envoys) = two_envoys(test, &upstream, json!({"estimate": 400})).await?;
+    let request = get("/stall/100", &[(TENANT_HEADER, "cut-off")]);
+    let mut streams = Vec::new();
+    for envoy in envoys.iter().cycle().take(60) {
+        let mut connection = Connection::open(envoy.address()).await?;
+        let status = connection.begin(&request).await?;
+        streams.push((connection, status));
+    }
+    let passed = streams.iter().filter(|(_, status)| *status == 200).count();
+    conclude!(passed == 50, "{passed} streams of 400 each of 20000");
+    drop(streams);
+    wait::until("the end of all streams", s(10.0), async || {
+        let mut unknown = 0;
+        for envoy in &envoys {
+            unknown += envoy.stat("wasmcustom.tollgate.costs_unknown").await?;
+        }
+        ensure!(unknown >= 50, "{unknown} ended");
+        Ok(())
+    })
+    .await?;
+    for envoy in &envoys {
+        let status = ask(envoy.address(), "/usage/1", "cut-off").await?.status;
+        ensure!(status == 429, "{status}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_requests_cost_less_than_their_estimate_comes_back_to_the_quota() {
+    run_test(
+        "what_requests_cost_less_than_their_estimate_comes_back_to_the_quota",
+        comes_back,
+    );
+}
+
+async fn comes_back(test: &TestContext) -> Result<()> {
+    let upstream = FaultyUpstream::start().await?;
+    let (_coordinator, envoys) = two_envoys(test, &upstream, json!({"estimate": 400})).await?;
+    let mut passed = 0;
+    let mut refused_in_turn = 0;
+    for envoy in envoys.iter().cycle() {
+        if ask(envoy.address(), "/usage/100", "frugal").await?.status == 200 {
+            (passed, refused_in_turn) = (passed + 1, 0);
+        } else if refused_in_turn == 8 {
+            break;
+        } else {
+            refused_in_turn += 1;
+            // Both tell what has come back within a second.
+            sleep(s(0.4)).await;
+        }
+    }
+    // The last one still needs its estimate.
+    conclude!(
+        (194..=197).contains(&passed),
+        "{passed} of 100 each of 20000"
+    );
+    Ok(())
+}
+
+#[test]
+fn the_sixth_failed_login_is_refused_and_good_ones_are_free() {
+    run_test(
+        "the_sixth_failed_login_is_refused_and_good_ones_are_free",
+        logins,
+    );
+}
+
+async fn logins(test: &TestContext) -> Result<()> {
+    let upstream = FaultyUpstream::start().await?;
+    let (_coordinator, envoys) = two_envoys(
+        test,
+        &upstream,
+        json!({"only": [401, 403], "metadata": null}),
+    )
+    .await?;
+    let mut to = envoys.iter().map(Envoy::address).cycle();
+    let mut login = async |status: u16| -> Result<u16> {
+        let to = to.next().context("an Envoy")?;
+        Ok(ask(to, &format!("/status/{status}"), "login").await?.status)
+    };
+    for attempt in 0..30 {
+        let status = login(200).await?;
+        ensure!(status == 200, "good login {attempt}: {status}");
+    }
+    // Both Envoys tell what has come back.
+    sleep(s(2.5)).await;
+    let mut statuses = Vec::new();
+    for _ in 0..6 {
+        statuses.push(login(401).await?);
+    }
+    conclude!(
+        statuses == [401, 401, 401, 401, 401, 429],
+        "{statuses:?} for six failed logins of five an hour"
+    );
+    Ok(())
+}
+
+/// Two Envoys whose rule has a final cost of these fields, in the body of a response if they do not say otherwise.
+async fn two_envoys(
+    test: &TestContext,
+    upstream: &FaultyUpstream,
+    fields: Value,
+) -> Result<(Coordinator, [Envoy; 2])> {
+    let coordinator = test.coordinator(RESERVED).await?;
+    let mut final_cost = json!({"metadata": ["tollgate", "cost"]});
+    let fields = fields.as_object().context("an object")?.clone();
+    let all = final_cost.as_object_mut().context("an object")?;
+    all.extend(fields);
+    all.retain(|_, value| !value.is_null());
+    let plugin = json!({"coordinator": COORDINATOR, "scopes": [{
+        "name": "tenant", "key": {"header": TENANT_HEADER}, "final_cost": final_cost,
+    }]});
+    let filters = vec![tollgate(&plugin)?, example("cost-in-body.json")?];
+    let start = async |name: &str| {
+        let spec = EnvoySpec::new(name, 2, upstream.address(), filters.clone());
+        Envoy::start(test.dir(), &spec.asking(coordinator.grpc())).await
+    };
+    let envoys = [start("envoy-1").await?, start("envoy-2").await?];
+    Ok((coordinator, envoys))
+}
+
 /// Checks that a response with a final cost of 300 tokens makes the tenant's next request wait.
 async fn is_charged(to: SocketAddr, (tenant, path): (&str, &str)) -> Result<()> {
     let answer = ask(to, path, tenant).await?;
@@ -82,7 +219,7 @@ async fn pause(to: SocketAddr, tenant: &str) -> Result<u64> {
         .header("tollgate-pause-ms")
         .context("a refusal without a pause")?;
     let pause = pause.parse()?;
-    tokio::time::sleep(Duration::from_millis(pause + 1)).await;
+    sleep(Duration::from_millis(pause + 1)).await;
     let answer = ask(to, "/ok", tenant).await?;
     ensure!(
         answer.status == 200,

@@ -94,17 +94,31 @@ impl Connection {
         })
     }
 
-    /// Fills the buffer with the answer, and returns its status and the length of its head.
-    async fn exchange(&mut self, request: &[u8]) -> Result<(u16, usize)> {
+    /// Sends `request`, and returns the status of its answer once that has begun.
+    ///
+    /// # Errors
+    /// When the connection ends before, or the answer is none of HTTP/1.1.
+    pub async fn begin(&mut self, request: &[u8]) -> Result<u16> {
+        let head_len = self.send(request).await?;
+        status(&self.buffer[..head_len])
+    }
+
+    /// Fills the buffer with the head of the answer at least, and returns its length.
+    async fn send(&mut self, request: &[u8]) -> Result<usize> {
         self.reusable = false;
         self.stream.write_all(request).await?;
         self.buffer.clear();
-        let head_len = loop {
+        loop {
             self.read_more().await?;
             if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
-                break at + 4;
+                return Ok(at + 4);
             }
-        };
+        }
+    }
+
+    /// Fills the buffer with the answer, and returns its status and the length of its head.
+    async fn exchange(&mut self, request: &[u8]) -> Result<(u16, usize)> {
+        let head_len = self.send(request).await?;
         let head = &self.buffer[..head_len];
         let status = status(head)?;
         let close = field(head, "connection").is_some_and(|value| value == "close");

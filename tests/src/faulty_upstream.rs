@@ -17,7 +17,7 @@ const HEAD_MAX_BYTES: usize = 1 << 16;
 
 /// A running upstream with faults. It ends when it is dropped.
 ///
-/// `/ok` is answered; `/redirect/N` with a redirect to `/redirect/M` with M one less, from 1 to `/ok`; `/cost/N` with `x-cost: N`; `/usage/N` with a body that says that N tokens
+/// `/ok` is answered; `/status/N` with the status N; `/redirect/N` with a redirect to `/redirect/M` with M one less, from 1 to `/ok`; `/cost/N` with `x-cost: N`; `/usage/N` with a body that says that N tokens
 /// were used; `/bytes/N` with a body of N bytes; `/stall/N` with N bytes of a longer body,
 /// and no more; `/cut` with a part of a body and the end of the connection; `/close` with the end of the
 /// connection alone; `/never` not at all. `/echo` upgrades to a tunnel that sends all bytes back, and
@@ -100,6 +100,11 @@ async fn serve(mut stream: TcpStream, unanswered: &AtomicU64) -> Result<()> {
                 let used = path.trim_start_matches("/usage/");
                 let body = format!("{{\"usage\": {{\"total_tokens\": {used}}}}}\n");
                 reply(&mut stream, "content-type: application/json\r\n", &body).await?;
+            }
+            path if path.starts_with("/status/") => {
+                let status = path.trim_start_matches("/status/");
+                let answer = format!("HTTP/1.1 {status} Status\r\ncontent-length: 0\r\n\r\n");
+                stream.write_all(answer.as_bytes()).await?;
             }
             path if path.starts_with("/redirect/") => redirect(&mut stream, path).await?,
             path => answer(&mut stream, path).await?,

@@ -5,6 +5,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::iter;
 use core::time::Duration;
 
 mod account;
@@ -161,6 +162,14 @@ impl QuotaLevel {
 // === impl FleetQuotas ===
 
 impl FleetQuotas {
+    /// Those of a limit that is new: nothing has been spent yet.
+    pub(crate) fn new(quotas: &Quotas) -> Self {
+        let mut new = Self::default();
+        new.set(quotas);
+        new.turned_at = Some(Instant::ZERO);
+        new
+    }
+
     /// Whether nothing bounds, or is remembered.
     fn is_empty(&self) -> bool {
         self.accounts.is_empty()
@@ -182,15 +191,26 @@ impl FleetQuotas {
         if self.is_empty() && quotas.is_empty() {
             return;
         }
-        for account in &mut self.accounts {
-            account.quota = None;
-        }
+        let before: Vec<_> = self
+            .accounts
+            .iter_mut()
+            .map(|account| account.quota.take())
+            .collect();
         for quota in quotas.iter() {
             let new = QuotaAccount::new(quota);
             match self.find_mut(new.name()) {
                 Some(old) => old.quota = new.quota,
                 None => self.push(new),
             }
+        }
+        let before = before
+            .iter()
+            .map(Option::is_some)
+            .chain(iter::repeat(false));
+        let mut accounts = before.zip(&self.accounts);
+        if accounts.any(|(bounded, account)| !bounded && account.quota.is_some()) {
+            // What was spent before does not count.
+            self.turned_at = None;
         }
         let time = self.clock.time(self.clock.read_at());
         self.drop_unused(time);

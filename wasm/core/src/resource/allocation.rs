@@ -25,7 +25,7 @@ use self::client_entry::{CountedLease, EntryTotals};
 use self::presence::Presence;
 use super::RefreshError;
 use crate::fleet::{
-    DrawSums, DrawingBands, FleetLimit, QuotaChangeRequest, QuotaError, QuotaUsage,
+    DrawSums, DrawingBands, FleetLimit, FleetQuotas, QuotaChangeRequest, QuotaError, QuotaUsage,
 };
 use crate::lack::Lack;
 use crate::lease::{Answer, Demand, Epoch, LeaseRequest, LeaseTerms, NO_FINGERPRINT, Unit};
@@ -101,7 +101,7 @@ const WHILE_IT_FILLS: Demand = Demand::of(Capacity::from_micros(1));
 impl Allocation {
     pub(super) fn new(unit: Unit, limit: Limit, learning_until: Instant) -> Self {
         let mut fleet = FleetLimit::default();
-        fleet.quotas.set(&limit.quotas);
+        fleet.quotas = FleetQuotas::new(&limit.quotas);
         Self {
             unit,
             learning_until,

@@ -19,9 +19,7 @@ fn quota(amount: u64, unit: CalendarUnit) -> Quota {
 }
 
 fn of(quotas: Vec<Quota>) -> FleetQuotas {
-    let mut fleet = FleetQuotas::default();
-    fleet.set(&Quotas::new(quotas));
-    fleet
+    FleetQuotas::new(&Quotas::new(quotas))
 }
 
 /// So long after a whole day in 1970.
@@ -412,4 +410,23 @@ fn what_comes_back_of_a_rolling_quota_is_of_the_part_that_ends_first() {
     let (after_first, clock) = after(Duration::from_secs(3800));
     quotas.advance(after_first, clock, Tokens::ZERO);
     assert_eq!(quotas.left(), tokens(4), "six are still used");
+}
+
+#[test]
+fn what_was_spent_before_there_was_a_quota_does_not_come_back() {
+    let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
+    let now = advance(&mut quotas, 0, 0);
+    quotas.charge(now, tokens(6));
+    let both = [quota(10, CalendarUnit::Hour), quota(10, CalendarUnit::Day)];
+    quotas.set(&Quotas::new(both.to_vec()));
+    let (later, clock) = after(Duration::from_secs(60));
+    quotas.advance(later, clock, Tokens::ZERO);
+    quotas.charge(later, tokens(3));
+    quotas.refund(later, Duration::from_secs(60), tokens(3));
+    assert_eq!(quotas.left(), tokens(1));
+    let (again, clock) = after(Duration::from_secs(120));
+    quotas.set(&Quotas::new(both.to_vec()));
+    quotas.advance(again, clock, Tokens::ZERO);
+    quotas.refund(again, Duration::from_secs(50), tokens(3));
+    assert_eq!(quotas.left(), tokens(4), "the same quotas change nothing");
 }
