@@ -7,7 +7,7 @@ use tollgate_core::limit::{Algorithm, Limit, Part, SafeCapacity};
 use tollgate_core::quota::{Calendar, CalendarUnit, Quota, QuotaPeriod, Quotas};
 use tollgate_core::units::{Capacity, Tokens};
 use tollgate_sim::random::Random;
-use tollgate_sim::scenario::{CoordinatorSpec, EventSpec, NoLease, Share, Span};
+use tollgate_sim::scenario::{Amount, CoordinatorSpec, EventSpec, NoLease, Settles, Share, Span};
 
 use super::parts::{self, Client, Draft, ProcessSettings, ms};
 use super::{Plan, Work};
@@ -106,6 +106,19 @@ impl Plan {
             // Each request waits for its token.
             envoy.first_lease_wait = Span::from_secs(1);
             envoy.gives_up = Share(0.0);
+        }
+        if more.chance(40) {
+            let (cost, takes) = (more.between(2, 5) as u32, more.between(0, 4000));
+            for demand in &mut scenario.demand {
+                demand.cost = Some(cost);
+                demand.takes = Span::from_millis(takes);
+                demand.settles = Some(Settles {
+                    median: Amount(f64::from(cost) / 2.0),
+                    spread: Amount(0.5),
+                    most: cost,
+                    aborted: Share(0.1),
+                });
+            }
         }
         for event in &mut scenario.events {
             event.at = Span(event.at.0 + QUOTA_FAULTS_FROM);

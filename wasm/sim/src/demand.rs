@@ -12,7 +12,7 @@ pub(crate) use self::course::{Course, Overlay};
 pub(crate) use self::retries::{Retries, Retry};
 pub(crate) use self::router::{IncomingRequest, RoutedDemand};
 pub(crate) use self::zipf::Zipf;
-use crate::random::Random;
+use crate::random::{Chance, Random};
 use crate::scenario::{Arrivals, DemandSpec};
 
 /// Part of all entries of a scenario's demand that is the same for all Envoys.
@@ -126,6 +126,16 @@ impl RequestStream {
                 _ => return None,
             }
         }
+    }
+
+    /// Returns the tokens that the end of the next request tells; none if it tells nothing.
+    pub(crate) fn final_cost(&mut self) -> Option<u32> {
+        let settles = self.shape.spec.settles?;
+        if self.random.happens(Chance::share(settles.aborted.0)) {
+            return None;
+        }
+        let cost = settles.median.0 * (settles.spread.0 * self.random.normal()).exp();
+        Some((cost.round() as u32).min(settles.most))
     }
 
     /// Lets nothing come for a while after the last request.

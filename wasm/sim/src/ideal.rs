@@ -25,7 +25,7 @@ use crate::scopes::ScopeTable;
 mod limit;
 mod quotas;
 
-use self::limit::IdealLimit;
+use self::limit::{IdealLimit, SettledCost};
 
 /// Tokens that an ideal limit must have admitted for its limit to count as the worst.
 const WORST_FROM: u64 = 10;
@@ -53,6 +53,9 @@ struct End {
     number: u64,
     scope: usize,
     bytes: [u64; 2],
+    /// Tokens that it took, and that its end tells it has cost, if that tells any.
+    cost: (u32, Option<u32>),
+    began_at: Duration,
     /// Whether an ideal limit admitted it, not the fleet.
     is_ideal: bool,
     /// Whether its bytes are late costs: it went on while there were some left.
@@ -66,6 +69,8 @@ pub(crate) struct FleetAdmission {
     pub(crate) cost: u32,
     pub(crate) takes: Duration,
     pub(crate) bytes: [u64; 2],
+    /// Tokens that its end tells it has cost, if that tells any.
+    pub(crate) final_cost: Option<u32>,
     /// Whether its Envoy has a lease of the scope.
     pub(crate) is_leased: bool,
 }
@@ -158,6 +163,7 @@ impl IdealLimits {
             demand: request.demand,
             scope: request.scope,
             left: request.left,
+            final_cost: request.final_cost,
         };
         self.decide(attempt, &request.shape);
     }
@@ -180,11 +186,17 @@ impl IdealLimits {
                     limit.admitted[0] += measured;
                 });
                 self.plan_end(
-                    at,
-                    scope,
-                    (shape.spec.takes.0, shape.spec.bytes),
-                    true,
-                    [true; 2],
+                    shape.spec.takes.0,
+                    End {
+                        at,
+                        number: 0,
+                        scope,
+                        bytes: shape.spec.bytes,
+                        cost: (cost, attempt.final_cost),
+                        began_at: at,
+                        is_ideal: true,
+                        is_late: [true; 2],
+                    },
                 );
             }
             Some(pause) if left > 0 => self.again.push(Retry {
@@ -212,7 +224,19 @@ impl IdealLimits {
                 is_late[direction] = limit.fleet_has_some(now);
             }
         });
-        self.plan_end(at, scope, (admission.takes, bytes), false, is_late);
+        self.plan_end(
+            admission.takes,
+            End {
+                at,
+                number: 0,
+                scope,
+                bytes,
+                cost: (cost, admission.final_cost),
+                began_at: at,
+                is_ideal: false,
+                is_late,
+            },
+        );
     }
 
     /// Notes the time after which a refused request for `scope` may come again.
@@ -222,25 +246,16 @@ impl IdealLimits {
         });
     }
 
-    fn plan_end(
-        &mut self,
-        at: Duration,
-        scope: usize,
-        (takes, bytes): (Duration, [u64; 2]),
-        is_ideal: bool,
-        is_late: [bool; 2],
-    ) {
-        if !self.others.contains_key(&scope) {
+    /// Remembers a request that begins now and takes so long.
+    fn plan_end(&mut self, takes: Duration, end: End) {
+        if !self.others.contains_key(&end.scope) && end.cost.1.is_none() {
             return;
         }
         self.ended += 1;
         self.ends.push(Reverse(End {
-            at: at.saturating_add(takes),
+            at: end.began_at.saturating_add(takes),
             number: self.ended,
-            scope,
-            bytes,
-            is_ideal,
-            is_late,
+            ..end
         }));
     }
 
@@ -268,6 +283,15 @@ impl IdealLimits {
             return;
         };
         let (now, counts) = (instant(end.at), end.at > self.measure_from);
+        if let (taken, Some(cost)) = end.cost {
+            let settled = SettledCost {
+                taken,
+                cost,
+                taken_at: instant(end.began_at),
+                counts: self.measured(end.began_at, 1) > 0,
+            };
+            self.for_each(end.scope, |limit| limit.settle(now, end.is_ideal, settled));
+        }
         for place in self.others.get(&end.scope).into_iter().flatten() {
             let limit = &mut self.limits[*place];
             match direction(limit.unit) {

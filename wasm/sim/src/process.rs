@@ -7,7 +7,9 @@ use std::time::Duration;
 use tollgate_core::client::{Mode, Policy, ScopeState};
 use tollgate_core::lease::{ClientId, ClientRun, Priority, Run};
 use tollgate_core::units::{Capacity, Instant};
-use tollgate_engine::{Call, EngineConfig, HostFailure, Identity, Overflow, RuleConfig, Shape};
+use tollgate_engine::{
+    Call, EngineConfig, Estimate, HostFailure, Identity, Overflow, RuleConfig, Shape,
+};
 
 mod clock;
 mod host;
@@ -95,8 +97,13 @@ pub(crate) struct ProcessKind {
 
 impl ProcessKind {
     /// Returns the kind of a group whose Envoys have a rule for each of `rules`, and streams of
-    /// nudges if they are `nudged`.
-    pub(crate) fn new(group: &EnvoyGroup, rules: &[String], nudged: bool) -> Self {
+    /// nudges if they are `nudged`. With a `final_cost` the ends of requests tell what they have cost.
+    pub(crate) fn new(
+        group: &EnvoyGroup,
+        rules: &[String],
+        nudged: bool,
+        final_cost: Option<Estimate>,
+    ) -> Self {
         let policy = Policy {
             no_lease: match group.no_lease {
                 NoLease::Safe => Mode::Safe,
@@ -122,7 +129,7 @@ impl ProcessKind {
             policy: policy.clone(),
             enforced: 100,
             on_overflow: Overflow::Share,
-            final_cost: None,
+            final_cost,
             shape,
             marks: false,
         };
@@ -252,7 +259,7 @@ impl Process {
         let mut requests = std::mem::take(&mut self.inbox);
         for stream in &mut self.streams {
             while let Some(scope) = stream.take(elapsed) {
-                requests.push(IncomingRequest::of_stream(stream.shape.clone(), scope));
+                requests.push(IncomingRequest::of_stream(stream, scope));
             }
         }
         if !requests.is_empty() && !self.has_asked {

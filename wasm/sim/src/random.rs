@@ -61,6 +61,12 @@ impl Random {
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.fraction()).ln()
     }
+
+    /// Returns a number that is normally distributed, with mean 0 and standard deviation 1 (Box and Muller 1958).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (2.0 * self.exponential()).sqrt();
+        radius * (std::f64::consts::TAU * self.fraction()).cos()
+    }
 }
 
 // === impl Chance ===

@@ -16,8 +16,8 @@ mod quantity;
 
 pub use self::check::ScenarioError;
 pub use self::demand::{
-    Arrivals, Bulky, DemandSpec, InTurn, OnOff, Program, Ramp, Routing, ScopeSpread, Spike, Trace,
-    Walk,
+    Arrivals, Bulky, DemandSpec, InTurn, OnOff, Program, Ramp, Routing, ScopeSpread, Settles,
+    Spike, Trace, Walk,
 };
 pub use self::event::{
     Change, Crash, Cut, DemandChange, Deploy, Direction, EventSpec, HandOver, Kill, LoseTerm,

@@ -1,7 +1,7 @@
 //! Limits of simulated fleets beside one limit that all Envoys share without delay.
 //!
 //! Each line is of one scope of a scenario in `tests/scenarios`: `fleet-limits.yaml`, `fleet-pods.yaml`,
-//! `fleet-far.yaml`, `fleet-crash.yaml`, `fleet-failover.yaml`, `fleet-cut.yaml`, `fleet-overload.yaml`, `fleet-bytes.yaml`, `fleet-spikes.yaml`, `fleet-quotas.yaml`,
+//! `fleet-far.yaml`, `fleet-crash.yaml`, `fleet-failover.yaml`, `fleet-cut.yaml`, `fleet-overload.yaml`, `fleet-bytes.yaml`, `fleet-spikes.yaml`, `fleet-quotas.yaml`, `fleet-costs.yaml`,
 //! `fleet-groups.yaml`. It says what holds today; the aim is 99 % in each line.
 //! `cargo test -p tollgate-cli fleet_limits -- --nocapture` prints the figures of `docs/benchmarks.md`.
 
@@ -331,6 +331,18 @@ const QUOTAS: &[Line] = &[
     line("hour/killed", "the same, 4 Envoys that are killed", "-", (99.0, 0.0)),
 ];
 
+#[rustfmt::skip]
+const COSTS: &[Line] = &[
+    line("rate/two", "100k/min of log-normal costs, six times as much, estimates of 700, 2 Envoys", "-", (99.0, 0.0)),
+    line("rate/forty", "the same, 40 Envoys", "-", (99.0, 0.0)),
+    line("rate/generous", "the same, estimates of the most, 2 Envoys", "-", (99.0, 0.0)),
+    line("rate/half", "the same, half of the limit", "-", (99.0, 0.0)),
+    line("small/two", "10k/min, five times as much", "-", (99.0, 0.0)),
+    line("hour/two", "a million an hour, twice as much", "-", (99.0, 0.0)),
+    line("hour/forty", "the same, a minute each, estimates of the most, 40 Envoys", "-", (99.0, 0.0)),
+    line("minute/two", "100k a minute, twice as much, 2 Envoys", "-", (97.0, 0.0)),
+];
+
 #[test]
 fn limits_hold_far_from_the_coordinator() {
     compare("fleet-far", FAR);
@@ -339,6 +351,11 @@ fn limits_hold_far_from_the_coordinator() {
 #[test]
 fn quotas_hold_through_kills() {
     compare("fleet-quotas", QUOTAS);
+}
+
+#[test]
+fn costs_that_ends_tell_hold_limits_and_quotas() {
+    compare("fleet-costs", COSTS);
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Retry {
     pub(crate) scope: u32,
     /// Times that it comes again after this one.
     pub(crate) left: u32,
+    /// Tokens that its end tells it has cost; drawn anew for the fleet.
+    pub(crate) final_cost: Option<u32>,
 }
 
 /// Requests that come again, by their times.

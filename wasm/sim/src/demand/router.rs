@@ -43,6 +43,8 @@ pub(crate) struct IncomingRequest {
     pub(crate) left: u32,
     /// Whether it comes for the first time.
     pub(crate) is_first: bool,
+    /// Tokens that its end tells it has cost, if that tells any.
+    pub(crate) final_cost: Option<u32>,
 }
 
 // === impl RoutedDemand ===
@@ -87,6 +89,7 @@ impl RoutedDemand {
             None => (self.stream.take(now)?, self.retries, true),
         };
         Some(IncomingRequest {
+            final_cost: self.stream.final_cost(),
             shape: self.stream.shape.clone(),
             scope,
             demand: self.number,
@@ -177,9 +180,10 @@ impl RoutedDemand {
 
 impl IncomingRequest {
     /// Returns a request that comes just once.
-    pub(crate) fn of_stream(shape: Rc<DemandShape>, scope: u32) -> Self {
+    pub(crate) fn of_stream(stream: &mut RequestStream, scope: u32) -> Self {
         Self {
-            shape,
+            final_cost: stream.final_cost(),
+            shape: stream.shape.clone(),
             scope,
             demand: 0,
             left: 0,

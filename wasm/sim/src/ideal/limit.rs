@@ -33,6 +33,8 @@ pub(super) struct IdealLimit {
     pub(super) longest_pause: Duration,
     /// Micro-tokens of the fleet's deepest debt, and of its deepest debt that no cause explains.
     debts: [u64; 2],
+    /// Whether requests turned out at their ends to have cost more than they took.
+    has_late_costs: bool,
 }
 
 /// State of an ideal limit and of the fleet's use of it.
@@ -58,6 +60,19 @@ pub(super) struct Beyond {
     pub(super) safe: f64,
     pub(super) late: f64,
     pub(super) rest: f64,
+}
+
+/// Cost that the end of a request tells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SettledCost {
+    /// Tokens that the request took.
+    pub(super) taken: u32,
+    /// Tokens that it has cost.
+    pub(super) cost: u32,
+    /// The time at which it took them.
+    pub(super) taken_at: Instant,
+    /// Whether it is measured.
+    pub(super) counts: bool,
 }
 
 // === impl IdealLimit ===
@@ -93,6 +108,7 @@ impl IdealLimit {
             sampled: 0,
             longest_pause: Duration::ZERO,
             debts: [0; 2],
+            has_late_costs: false,
         }
     }
 
@@ -186,6 +202,44 @@ impl IdealLimit {
         self.note_debts(now, counts);
     }
 
+    /// Settles the cost of a request that ideal limits, or the fleet, admitted. What it is more than was taken is a
+    /// late cost.
+    pub(super) fn settle(&mut self, now: Instant, is_ideal: bool, settled: SettledCost) {
+        let Meter::Rate {
+            ideal,
+            fleet,
+            explained,
+        } = &mut self.meter
+        else {
+            return;
+        };
+        if self.unit != Unit::Requests {
+            return;
+        }
+        let (taken, cost) = (u64::from(settled.taken), u64::from(settled.cost));
+        let (more, less) = (cost.saturating_sub(taken), taken.saturating_sub(cost));
+        let user = if is_ideal {
+            ideal.charge(now, whole(more));
+            ideal.give_back(now, whole(less));
+            User::Ideal
+        } else {
+            let left = Tokens::from_micros(explained.balance(now).max(0).unsigned_abs());
+            explained.charge(now, whole(more).min(left));
+            fleet.charge(now, whole(more));
+            explained.give_back(now, whole(less));
+            fleet.give_back(now, whole(less));
+            User::Fleet
+        };
+        self.quotas.charge(now, user, whole(more));
+        self.quotas.refund(now, user, settled.taken_at, whole(less));
+        let admitted = &mut self.admitted[usize::from(!is_ideal)];
+        if settled.counts {
+            *admitted = admitted.saturating_add(more).saturating_sub(less);
+        }
+        self.has_late_costs |= more > 0;
+        self.note_debts(now, settled.counts);
+    }
+
     /// Charges bytes of a request that ideal limits admitted.
     pub(super) fn charge_ideal(&mut self, now: Instant, bytes: u64) {
         if let Meter::Rate { ideal, .. } = &mut self.meter {
@@ -226,7 +280,7 @@ impl IdealLimit {
     pub(super) fn beyond(&self) -> Beyond {
         let [all, rest] = self.debts.map(|debt| debt as f64 / MICRO as f64);
         let explained = (all - rest).max(0.0);
-        let is_safe = self.unit == Unit::Requests;
+        let is_safe = self.unit == Unit::Requests && !self.has_late_costs;
         Beyond {
             all,
             safe: if is_safe { explained } else { 0.0 },

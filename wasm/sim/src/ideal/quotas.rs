@@ -61,6 +61,13 @@ impl IdealQuotas {
         let beyond = accounts.map(|account| account.charge(now, user, tokens));
         beyond.max().unwrap_or(0)
     }
+
+    /// Takes back `tokens` that were charged at `taken_at`, as far as they still count.
+    pub(super) fn refund(&mut self, now: Instant, user: User, taken_at: Instant, tokens: Tokens) {
+        for account in &mut self.accounts {
+            account.refund(now, user, taken_at, tokens);
+        }
+    }
 }
 
 // === impl Account ===
@@ -84,16 +91,30 @@ impl Account {
         (left >= need).then_some(opens_in)
     }
 
+    fn counts_until(&self, at: Instant) -> WallTime {
+        let time = wall_time(at.saturating_since(Instant::ZERO));
+        match &self.quota.period {
+            QuotaPeriod::Calendar(calendar) => calendar.window(time).end,
+            QuotaPeriod::Rolling(length) => time.saturating_add(*length),
+        }
+    }
+
+    fn refund(&mut self, now: Instant, user: User, taken_at: Instant, tokens: Tokens) {
+        let time = wall_time(now.saturating_since(Instant::ZERO));
+        let until = self.counts_until(taken_at);
+        let mut used = self.used[user as usize].iter_mut();
+        if let Some((_, used)) = used.find(|(of, _)| *of == until && until > time) {
+            *used = used.saturating_sub(tokens);
+        }
+    }
+
     fn charge(&mut self, now: Instant, user: User, tokens: Tokens) -> u64 {
         let time = wall_time(now.saturating_since(Instant::ZERO));
+        let until = self.counts_until(now);
         let used = &mut self.used[user as usize];
         while used.front().is_some_and(|(until, _)| *until <= time) {
             used.pop_front();
         }
-        let until = match &self.quota.period {
-            QuotaPeriod::Calendar(calendar) => calendar.window(time).end,
-            QuotaPeriod::Rolling(length) => time.saturating_add(*length),
-        };
         match used.back_mut() {
             Some((last, sum)) if *last == until => *sum = sum.saturating_add(tokens),
             _ => used.push_back((until, tokens)),

@@ -33,6 +33,7 @@ impl Process {
             .flat_map(|seen| &mut seen.resources)
         {
             resource.spent = Spent::default();
+            resource.came_back.clear();
         }
     }
 

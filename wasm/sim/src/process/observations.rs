@@ -46,6 +46,8 @@ pub(super) struct ObservedResource {
     handed: BTreeMap<u32, HandedAnswer>,
     /// Use since the last event, and all tokens that were spent.
     pub(super) spent: Spent,
+    /// Tokens that came back since the last event, with the time since they were spent.
+    pub(super) came_back: Vec<(Duration, u64)>,
     pub(super) admitted_total: u64,
     /// The limit of the last answer that was applied and told one.
     pub(super) limit_sent: Option<KnownLimit>,
@@ -160,6 +162,15 @@ impl Observations {
         }
     }
 
+    /// Notes that a request for `scope`, which went on `age` ago, has cost `tokens` less than it took.
+    pub(super) fn come_back(&mut self, scope: u32, age: Duration, tokens: u64) {
+        let resources = self.resources.iter_mut();
+        let of_requests = resources.filter(|resource| resource.of.id.unit == Unit::Requests);
+        for resource in of_requests.filter(|resource| resource.of.members.contains(&scope)) {
+            resource.came_back.push((age, tokens));
+        }
+    }
+
     /// Notes that bytes of a stream for `scope` pass, of its request and of its response.
     pub(super) fn pass(&mut self, scope: u32, [sent, received]: [u64; 2]) {
         for resource in &mut self.resources {
@@ -264,6 +275,7 @@ impl ObservedResource {
             demand,
             handed: BTreeMap::new(),
             spent: Spent::default(),
+            came_back: Vec::new(),
             admitted_total: 0,
             limit_sent: None,
             is_written: false,

@@ -116,6 +116,7 @@ impl Outcomes<'_> {
                 demand,
                 scope,
                 left,
+                final_cost: None,
             });
         }
     }

@@ -100,6 +100,12 @@ impl<'a> ClientView<'a> {
         self.client.spent
     }
 
+    /// Returns the tokens that came back since the last event, for requests cost less, with the time since they were
+    /// spent.
+    pub fn came_back(&self) -> &[(Duration, u64)] {
+        &self.client.came_back
+    }
+
     /// Returns the tokens that were spent since the process started.
     pub fn admitted_total(&self) -> u64 {
         self.client.admitted_total

@@ -44,6 +44,8 @@ pub(super) struct Worker {
     /// Ends of streams that take time, and the scopes of those that the engine remembers.
     ends: BinaryHeap<Reverse<(Instant, u32, Option<u32>)>>,
     bodies: BTreeMap<u32, Body>,
+    /// Costs that ends of streams will tell.
+    costs: BTreeMap<u32, OpenCost>,
     /// Numbers of requests that went on and that were refused.
     requests: [u64; 2],
 }
@@ -57,10 +59,21 @@ pub(super) struct OpenStream {
     pub(super) waits_since: Option<Instant>,
     takes: Duration,
     pub(super) bytes: [u64; 2],
+    /// Tokens that its end tells it has cost, if that tells any.
+    final_cost: Option<u32>,
     /// Whether a part of its bytes is counted on the way.
     is_bulky: bool,
     /// Number of its demand, and the times that it comes again if it is refused.
     again: (u32, u32),
+}
+
+/// Cost of a stream that goes on, which its end tells.
+#[derive(Clone, Copy, Debug)]
+struct OpenCost {
+    scope: u32,
+    taken: u32,
+    taken_at: Instant,
+    cost: u32,
 }
 
 /// Bodies of a stream that goes on.
@@ -97,6 +110,7 @@ impl Worker {
             waiting: BTreeMap::new(),
             ends: BinaryHeap::new(),
             bodies: BTreeMap::new(),
+            costs: BTreeMap::new(),
             requests: [0; 2],
         }
     }
@@ -193,6 +207,7 @@ impl Worker {
             waits_since: None,
             takes: shape.spec.takes.0,
             bytes: shape.spec.bytes.map(|bytes| bytes * times),
+            final_cost: incoming.final_cost,
             is_bulky,
             again: (incoming.demand, incoming.left),
         };
@@ -345,6 +360,7 @@ impl Worker {
             cost: open.cost,
             takes: open.takes,
             bytes: open.bytes,
+            final_cost: open.final_cost,
             is_leased: self.is_leased(process, open.scope),
         };
         self.count(
@@ -363,6 +379,15 @@ impl Worker {
         let is_remembered = self.engine.remembers(stream);
         if open.bytes != [0; 2] && is_remembered {
             self.begin_body(process, stream, &open);
+        }
+        if let Some(cost) = open.final_cost.filter(|_| is_remembered) {
+            let cost = OpenCost {
+                scope: open.scope,
+                taken: open.cost,
+                taken_at: process.now(),
+                cost,
+            };
+            self.costs.insert(stream, cost);
         }
         if open.takes.is_zero() {
             self.end(process, stream)
@@ -426,10 +451,18 @@ impl Worker {
             let left = [sent - counted_sent, received - counted_received];
             process.observe(|seen| seen.pass(body.scope, left));
         }
-        let end = StreamEnd {
+        let mut end = StreamEnd {
             bytes: body.map(|body| body.bytes),
             ..StreamEnd::default()
         };
+        if let Some(open) = self.costs.remove(&stream) {
+            let rules = self.engine.stream_needs(stream).costs.into_iter();
+            let cost = Tokens::from_whole(open.cost.into());
+            end.costs.extend(rules.map(|rule| (rule, cost)));
+            let age = process.now().saturating_since(open.taken_at);
+            let surplus = open.taken.saturating_sub(open.cost);
+            process.observe(|seen| seen.come_back(open.scope, age, surplus.into()));
+        }
         self.engine.end_stream(stream, &end, None);
     }
 

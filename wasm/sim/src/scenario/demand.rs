@@ -36,8 +36,26 @@ pub struct DemandSpec {
     /// Tokens that each request takes, one if it does not say. It counts as so many requests in all
     /// figures.
     pub cost: Option<u32>,
+    /// Tokens that requests turn out at their ends to have cost; until then they have cost `cost`.
+    pub settles: Option<Settles>,
     /// Bodies that are larger than `bytes`.
     pub bulky: Option<Bulky>,
+}
+
+/// Costs that the ends of requests tell, distributed log-normally.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settles {
+    /// The cost that half of them exceed.
+    pub median: Amount,
+    /// Standard deviation of the logarithm; none of all alike.
+    #[serde(default)]
+    pub spread: Amount,
+    /// The most that one costs.
+    pub most: u32,
+    /// Share of requests that end without a cost, and have cost what they took.
+    #[serde(default)]
+    pub aborted: Share,
 }
 
 /// Bodies that are twenty times as large as usual, half of which is counted on the way.

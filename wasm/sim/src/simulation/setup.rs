@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tollgate_core::units::Instant;
+use tollgate_engine::Estimate;
 
 use super::event::Event;
 use super::event_queue::EventQueue;
@@ -64,9 +65,14 @@ impl Simulation {
         });
         let shapes: Vec<_> = shapes.collect();
         let coordinators = coordinators(&queue, &scenario, &mut start_random);
+        let settles = scenario
+            .demand
+            .iter()
+            .any(|demand| demand.settles.is_some());
+        let final_cost = settles.then_some(Estimate::Request);
         let kinds = scenario.envoys.iter();
         let kinds = kinds.map(|group| {
-            let kind = ProcessKind::new(group, scopes.rules(), scenario.nudges);
+            let kind = ProcessKind::new(group, scopes.rules(), scenario.nudges, final_cost);
             Rc::new(kind)
         });
         let kinds = kinds.collect();

@@ -97,6 +97,7 @@ fn a_request_that_comes_again_is_taken_in_its_time() {
         demand: 0,
         scope: 4,
         left: 2,
+        final_cost: None,
     });
     assert_eq!(demand.due(), Some(at));
     let request = demand.take(at).unwrap();
