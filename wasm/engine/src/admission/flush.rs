@@ -25,6 +25,15 @@ struct Part {
     has_units: bool,
 }
 
+// === impl Part ===
+
+impl Part {
+    fn is_empty(&self) -> bool {
+        let has_counts = self.attempts > 0 || self.repeated > 0 || self.refused > 0;
+        !has_counts && self.unspent == Tokens::ZERO && !self.has_units
+    }
+}
+
 // === impl Admission ===
 
 impl Admission {
@@ -71,18 +80,22 @@ impl Admission {
         let Some(known) = entry(&mut self.tables, target) else {
             return Ok(());
         };
-        let (attempts, repeated, refused) = (known.attempts, known.repeated, known.refused);
         let is_recent = now.saturating_since(known.seen) < tick.saturating_mul(2);
-        let is_stale = attempts == 0 && repeated == 0 && !is_recent
+        let is_stale = known.attempts == 0 && known.repeated == 0 && !is_recent
             || known.expiry.is_some_and(|at| at <= now);
-        let unspent = if is_stale {
-            known.cache.left()
-        } else {
-            Tokens::ZERO
-        };
         let units = known.meters.as_ref().map(|meters| meters.unreported(me));
-        let is_quiet = attempts == 0 && repeated == 0 && refused == 0;
-        if is_quiet && unspent == Tokens::ZERO && units.is_none() && !known.tells_open(now) {
+        let part = Part {
+            attempts: known.attempts,
+            repeated: known.repeated,
+            refused: known.refused,
+            unspent: if is_stale {
+                known.cache.left()
+            } else {
+                Tokens::ZERO
+            },
+            has_units: units.is_some(),
+        };
+        if part.is_empty() && !known.tells_open(now) {
             // The estimator sees the end of demand only if it is told of no attempts.
             let left = known.quiet_reports.checked_sub(1);
             known.quiet_reports = left.unwrap_or(0);
@@ -95,14 +108,16 @@ impl Admission {
         let is_open = known.take_open(now);
         let reported = if self.may_search(target) {
             self.change_scope(process, target, now, |scope_state, policy| {
-                scope_state.requests.count(now, u64::from(attempts));
-                scope_state.requests.count_again(now, u64::from(repeated));
-                scope_state.requests.count_refused(u64::from(refused));
+                scope_state.requests.count(now, u64::from(part.attempts));
+                scope_state
+                    .requests
+                    .count_again(now, u64::from(part.repeated));
+                scope_state.requests.count_refused(u64::from(part.refused));
                 if is_open {
                     scope_state.requests.await_refunds(now);
                 }
-                if unspent > Tokens::ZERO {
-                    scope_state.requests.give_back(now, policy, unspent);
+                if part.unspent > Tokens::ZERO {
+                    scope_state.requests.give_back(now, policy, part.unspent);
                 }
                 if let Some(units) = &units {
                     units.settle(scope_state, now, policy);
@@ -113,13 +128,6 @@ impl Admission {
             })
         } else {
             Err(TableError::Full)
-        };
-        let part = Part {
-            attempts,
-            repeated,
-            refused,
-            unspent,
-            has_units: units.is_some(),
         };
         match reported {
             Ok(changed) => {
@@ -135,7 +143,7 @@ impl Admission {
             // give tokens back to. The attempts are those of the overflow.
             Err(TableError::Full) => {
                 self.search_failed();
-                if attempts > 0 && !self.is_overflow(target) {
+                if part.attempts > 0 && !self.is_overflow(target) {
                     self.move_to_overflow(process, target)?;
                 }
                 self.settled(target, now, &part, Capacity::ZERO);

@@ -57,7 +57,7 @@ const OF_COORDINATOR: [&str; 19] = [
 ];
 
 /// Wrong fields of a scope rule.
-const OF_RULE: [&str; 44] = [
+const OF_RULE: [&str; 51] = [
     r#""weight": 2"#,
     r#""mode": "shadow""#,
     r#""name": """#,
