@@ -414,8 +414,8 @@ impl<H: Host + Clone> Worker<H> {
         let cost = match final_cost.read(&self.host) {
             Ok(Told::Cost(cost)) => Some(cost),
             Ok(Told::AsTaken) => None,
-            Ok(told @ (Told::Nothing | Told::Invalid)) => {
-                if told == Told::Invalid {
+            Ok(unknown @ (Told::Nothing | Told::Invalid)) => {
+                if unknown == Told::Invalid {
                     self.metrics.invalid_costs.add_one();
                 }
                 end.unknown = end.unknown.saturating_add(1);

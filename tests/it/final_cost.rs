@@ -3,11 +3,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::spawn;
+use tokio::time::{sleep, timeout};
+use tollgate_sim::random::Random;
 use tollgate_tests::artifact;
 use tollgate_tests::conclude;
 use tollgate_tests::connection::{Answer, Connection, get, get_once};
@@ -22,6 +24,7 @@ use crate::test_context::{TestContext, run_test, s};
 /// Limits of requests that reserve what they may cost.
 const RESERVED: &str = "limits:
 - {match: tenant/login, requests: {rate: 5/h, safe: 0}}
+- {match: tenant/model, requests: {rate: 100k/min, safe: 0}}
 - {match: \"*\", requests: {quota: {amount: 20000, per: year}, safe: 0}}";
 
 const LIMITS: &str =
@@ -166,6 +169,81 @@ async fn logins(test: &TestContext) -> Result<()> {
         "{statuses:?} for six failed logins of five an hour"
     );
     Ok(())
+}
+
+/// Tokens that streams of a model reserve, of the 100 000 a minute that they may use.
+const ESTIMATE: u32 = 1000;
+
+#[test]
+#[ignore = "takes ten minutes"]
+fn two_hundred_streams_of_unknown_costs_hold_a_limit() {
+    run_test("two_hundred_streams_of_unknown_costs_hold_a_limit", streams);
+}
+
+/// Two hundred callers in a loop; each fifth stream is cut off in its middle, and has cost its estimate.
+async fn streams(test: &TestContext) -> Result<()> {
+    const RUN: Duration = Duration::from_secs(600);
+    let upstream = FaultyUpstream::start().await?;
+    let envoys = two_envoys(test, &upstream, json!({"estimate": ESTIMATE})).await?;
+    let (_coordinator, envoys) = envoys;
+    let to = [envoys[0].address(), envoys[1].address()];
+    let start = Instant::now();
+    let callers = (0..200).map(|seed| spawn(caller(to, seed, start, RUN)));
+    let callers: Vec<_> = callers.collect();
+    let mut used = Vec::new();
+    for caller in callers {
+        used.extend(caller.await??);
+    }
+    used.sort_unstable();
+    let total: u64 = used.iter().map(|(_, cost)| u64::from(*cost)).sum();
+    let all = 100_000 + 100_000 * RUN.as_secs() / 60;
+    // The burst is used up after the first minute.
+    let in_minute = |from: Duration| {
+        let of = used
+            .iter()
+            .filter(|(at, _)| (from..from + s(60.0)).contains(at));
+        of.map(|(_, cost)| u64::from(*cost)).sum::<u64>()
+    };
+    let starts = (60..RUN.as_secs() - 60).map(Duration::from_secs);
+    let most = starts.map(in_minute).max().unwrap_or(0);
+    eprintln!(
+        "{total} of {all} used by {} streams, {most} in a minute",
+        used.len()
+    );
+    let part = total as f64 / all as f64;
+    conclude!((0.97..=1.01).contains(&part), "{total} of {all}");
+    Ok(())
+}
+
+/// Asks until the end; returns the times at which its streams ended, and what they have cost.
+async fn caller(
+    to: [SocketAddr; 2],
+    seed: u64,
+    start: Instant,
+    run: Duration,
+) -> Result<Vec<(Duration, u32)>> {
+    let mut random = Random::new(seed);
+    let mut used = Vec::new();
+    while start.elapsed() < run {
+        let cost = (400.0 * random.normal().exp()).round().clamp(1.0, 4000.0) as u32;
+        let millis = random.between(500, 8000);
+        let is_cut_off = random.chance(20);
+        let to = random.pick(&to);
+        let mut connection = Connection::open(to).await?;
+        let request = get(
+            &format!("/slow/{millis}/{cost}"),
+            &[(TENANT_HEADER, "model")],
+        );
+        // The answer begins when its body has been read for what it says.
+        let waits = if is_cut_off { millis / 2 } else { 60_000 };
+        let answer = timeout(Duration::from_millis(waits), connection.begin(&request)).await;
+        match answer.ok().transpose()? {
+            None => used.push((start.elapsed(), ESTIMATE)),
+            Some(200) => used.push((start.elapsed(), cost)),
+            Some(_) => sleep(s(0.2 + random.fraction())).await,
+        }
+    }
+    Ok(used)
 }
 
 /// Two Envoys whose rule has a final cost of these fields, in the body of a response if they do not say otherwise.

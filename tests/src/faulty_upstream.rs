@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,7 +19,7 @@ const HEAD_MAX_BYTES: usize = 1 << 16;
 /// A running upstream with faults. It ends when it is dropped.
 ///
 /// `/ok` is answered; `/status/N` with the status N; `/redirect/N` with a redirect to `/redirect/M` with M one less, from 1 to `/ok`; `/cost/N` with `x-cost: N`; `/usage/N` with a body that says that N tokens
-/// were used; `/bytes/N` with a body of N bytes; `/stall/N` with N bytes of a longer body,
+/// were used; `/slow/M/N` with the same body M milliseconds after the head; `/bytes/N` with a body of N bytes; `/stall/N` with N bytes of a longer body,
 /// and no more; `/cut` with a part of a body and the end of the connection; `/close` with the end of the
 /// connection alone; `/never` not at all. `/echo` upgrades to a tunnel that sends all bytes back, and
 /// `/hello` to one that sends one word and closes.
@@ -101,6 +102,7 @@ async fn serve(mut stream: TcpStream, unanswered: &AtomicU64) -> Result<()> {
                 let body = format!("{{\"usage\": {{\"total_tokens\": {used}}}}}\n");
                 reply(&mut stream, "content-type: application/json\r\n", &body).await?;
             }
+            path if path.starts_with("/slow/") => slow(&mut stream, path).await?,
             path if path.starts_with("/status/") => {
                 let status = path.trim_start_matches("/status/");
                 let answer = format!("HTTP/1.1 {status} Status\r\ncontent-length: 0\r\n\r\n");
@@ -116,6 +118,22 @@ async fn reply(stream: &mut TcpStream, fields: &str, body: &str) -> Result<()> {
     let length = body.len();
     let answer = format!("HTTP/1.1 200 OK\r\n{fields}content-length: {length}\r\n\r\n{body}");
     Ok(stream.write_all(answer.as_bytes()).await?)
+}
+
+/// Sends the body `N` milliseconds after the head.
+async fn slow(stream: &mut TcpStream, path: &str) -> Result<()> {
+    let (millis, used) = path
+        .trim_start_matches("/slow/")
+        .split_once('/')
+        .context("a time and a number")?;
+    let body = format!("{{\"usage\": {{\"total_tokens\": {used}}}}}\n");
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    tokio::time::sleep(Duration::from_millis(millis.parse()?)).await;
+    Ok(stream.write_all(body.as_bytes()).await?)
 }
 
 async fn redirect(stream: &mut TcpStream, path: &str) -> Result<()> {

@@ -81,7 +81,7 @@ pub struct DrawRequest {
     pub returns: Tokens,
     /// Tokens that were spent and came back since, for a request turned out to cost less. If it is lost they are lost.
     pub refunds: Tokens,
-    /// Time since the first of these were taken.
+    /// Time since the first of these were taken, or more.
     pub refunded_for: Duration,
     /// Tokens that were spent and have not been granted: costs that became known afterwards, or requests that could
     /// not wait. The fleet's bucket pays them at once, if need be by going into debt.

@@ -79,6 +79,8 @@ pub(crate) struct PoolMembership {
     /// Totals that the pool was last told.
     totals: ResourceTotals,
     draws: MemberDraws,
+    /// The time since which all that clients of the member spend is charged to the pool.
+    pub(crate) joined_at: Instant,
 }
 
 /// Sums over the clients of one resource.
@@ -248,6 +250,7 @@ impl Pool {
                 ..ResourceTotals::default()
             },
             draws: MemberDraws::default(),
+            joined_at: Instant::ZERO,
         }
     }
 

@@ -164,7 +164,7 @@ impl Admission {
             };
             is_cached &= entry.meters.is_none() && entry.cache.left() >= cost;
             if request.has_final_cost {
-                entry.count(attempts);
+                entry.count_request(attempts);
             } else {
                 entry.attempts = entry.attempts.saturating_add(attempts);
             }

@@ -219,8 +219,14 @@ impl Draws {
     }
 
     /// The draw for a request to the coordinator at `now`. What is left beyond `keeps` is given back. Late costs may
-    /// make the fleet's bucket lack `debt_max`.
-    pub(super) fn request(&mut self, now: Instant, keeps: Tokens, debt_max: Tokens) -> DrawRequest {
+    /// make the fleet's bucket lack `debt_max`. The request is under way for `call_timeout` at most.
+    pub(super) fn request(
+        &mut self,
+        now: Instant,
+        keeps: Tokens,
+        debt_max: Tokens,
+        call_timeout: Duration,
+    ) -> DrawRequest {
         if self.account == 0 {
             self.account = now.as_nanos();
             self.spent_at = now;
@@ -253,7 +259,8 @@ impl Draws {
             refunded_for: if refunds == Tokens::ZERO {
                 Duration::ZERO
             } else {
-                now.saturating_since(self.refunds_from)
+                let age = now.saturating_since(self.refunds_from);
+                age.saturating_add(call_timeout)
             },
             spent_for: now.saturating_since(self.spent_at),
             owed: self.owed,

@@ -180,8 +180,9 @@ impl RateLimiter {
     pub fn refund(&mut self, now: Instant, policy: &Policy, taken_at: Instant, tokens: Tokens) {
         self.settle_bucket(now, policy);
         if self.draws.offered || self.draws.quota.is_some() {
+            // Of a quota the whole amount may come back, whatever the bucket of the rate has room for.
             let amount = self.draws.quota.map(|quota| quota.amount);
-            let most = self.whole_burst().min(amount.unwrap_or(Tokens::MAX));
+            let most = amount.unwrap_or_else(|| self.whole_burst());
             self.draws.refund(now, taken_at, tokens, most);
         } else {
             self.bucket.give_back(now, tokens);
@@ -254,7 +255,10 @@ impl RateLimiter {
         match &mut message {
             LeaseMessage::Refresh(request) => {
                 let (keeps, debt_max) = (self.keeps(), self.longest_debt(policy));
-                request.draw = Some(self.draws.request(now, keeps, debt_max));
+                request.draw = Some(
+                    self.draws
+                        .request(now, keeps, debt_max, policy.call_timeout),
+                );
                 if self.unit.is_bytes() {
                     self.draws.next_for = self.draws.next_for.min(Tokens::ONE);
                 }

@@ -111,13 +111,13 @@ impl<'a> ChargedLimits<'a> {
         }
     }
 
-    /// Takes back `tokens` that clients spent, the first of them `age` ago, for requests turned out to cost less.
-    pub(crate) fn refund(&mut self, now: Instant, age: Duration, tokens: Tokens) {
+    /// Takes back `tokens` that clients spent from `taken_at` on, for requests turned out to cost less.
+    pub(crate) fn refund(&mut self, now: Instant, taken_at: Instant, tokens: Tokens) {
         for ChargedLimit { fleet, .. } in self.limits() {
             if let Some(bucket) = &mut fleet.bucket {
                 bucket.give_back(now, tokens);
             }
-            fleet.quotas.refund(now, age, tokens);
+            fleet.quotas.refund(now, taken_at, tokens);
         }
     }
 

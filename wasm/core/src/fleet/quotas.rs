@@ -22,9 +22,6 @@ const AHEAD_PART: u64 = 32 * 1024;
 /// Parts of a quota, in percent, of which people are told that they are used.
 const THRESHOLDS: [u64; 2] = [80, 100];
 
-/// The longest time for which a message that tells of tokens that came back may be under way.
-const UNDER_WAY_MAX: Duration = Duration::from_secs(2);
-
 /// The most windows that have ended of which the use is remembered.
 const ENDED_MAX: usize = 12;
 
@@ -328,17 +325,18 @@ impl FleetQuotas {
         }
     }
 
-    /// Takes back tokens that clients spent, the first of them `age` before `now`. In a window that has begun since they
-    /// do not count, and so do not come back.
-    pub(crate) fn refund(&mut self, now: Instant, age: Duration, tokens: Tokens) {
-        let taken_at = now.saturating_sub(age.saturating_add(UNDER_WAY_MAX));
+    /// Takes back tokens that clients spent from `taken_at` on. In a window that has begun since they do not count, and so
+    /// do not come back.
+    pub(crate) fn refund(&mut self, now: Instant, taken_at: Instant, tokens: Tokens) {
         if self
             .turned_at
             .is_some_and(|turned_at| turned_at <= taken_at)
         {
-            let taken_at = self.clock.time(taken_at);
+            // The clock knows no time before it was read.
+            let time = self.clock.time(now);
+            let taken_at = time.saturating_sub(now.saturating_since(taken_at));
             for account in &mut self.accounts {
-                account.refund(self.clock.time(now), taken_at, tokens);
+                account.refund(time, taken_at, tokens);
             }
         }
     }

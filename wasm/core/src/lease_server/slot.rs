@@ -129,7 +129,11 @@ impl ResourceSlot {
             Some((_, membership)) => membership.weight = named.weight,
             None => {
                 if let Some(pool) = pools.get_mut(named.pool) {
-                    self.pool = Some((named.pool.clone(), pool.join(id, named.weight, unearned)));
+                    let mut membership = pool.join(id, named.weight, unearned);
+                    if self.resource.client_count() > 0 {
+                        membership.joined_at = now;
+                    }
+                    self.pool = Some((named.pool.clone(), membership));
                     self.report(now, pools);
                     self.resource.watch_all();
                 }

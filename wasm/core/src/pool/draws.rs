@@ -73,6 +73,12 @@ impl Pool {
 // === impl PoolLink ===
 
 impl PoolLink<'_> {
+    /// Whether what clients of the member spent at `time` was charged to the pool, if there is one.
+    pub(crate) fn is_joined_since(&self, time: Instant) -> bool {
+        let membership = self.0.as_ref().map(|(_, membership)| membership);
+        membership.is_none_or(|membership| membership.joined_at <= time)
+    }
+
     /// Decides whether clients draw of the pool, of a request that takes `cost`, if they `may`.
     pub(crate) fn decide_draws(&mut self, now: Instant, may: bool, cost: Tokens) -> bool {
         let Some((pool, _)) = &mut self.0 else {

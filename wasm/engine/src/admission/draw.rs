@@ -48,6 +48,8 @@ pub(super) struct Reading {
     pub(super) expected_rate: Option<Rate>,
     state: LeaseState,
     is_awaited: bool,
+    /// The most that a request can take.
+    most: Tokens,
     level: BucketLevel,
     quota: Option<QuotaLevel>,
     wants: Capacity,
@@ -73,6 +75,7 @@ impl Reading {
             expected_rate: limiter.expected_rate(now),
             state: limiter.state(now),
             is_awaited: limiter.is_awaited(now),
+            most: limiter.most(now),
             level: limiter.level(now),
             quota: limiter.quota(now),
             wants: limiter.wants(),
@@ -152,12 +155,13 @@ impl Admission {
             return Ok(result);
         };
         // An estimate is no reason to refuse what may be cheap.
-        match denial.most {
-            Some(most) if request.reserve_less(target.rule, most) => {
-                self.draw_once(process, request, index)
-            }
-            _ => Ok(result),
+        let is_less = denial
+            .most
+            .is_some_and(|most| request.reserve_less(target.rule, most));
+        if !is_less {
+            return Ok(result);
         }
+        self.draw_once(process, request, index)
     }
 
     fn draw_once<H: Host>(
@@ -245,6 +249,7 @@ impl Admission {
         (entry.attempts, entry.repeated) = (0, 0);
         entry.counted(now, reading.wants);
         entry.expiry = reading.expiry;
+        entry.note_most(reading.most);
         if draw.reports || entry.limit_status.is_some() {
             entry.limit_status = Some(Box::new(reading.limit_status()));
         }

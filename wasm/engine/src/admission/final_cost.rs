@@ -17,7 +17,7 @@ use super::{Admission, Entry, Request, Target, entry};
 use crate::host::Host;
 use crate::process::Process;
 use crate::rules::Rules;
-use crate::shared_table::{TableError, or_later};
+use crate::shared_table::TableError;
 
 /// Time after which the shared table is told again that requests go on which may give tokens back.
 const OPEN_AGAIN: Duration = Duration::from_secs(3);
@@ -33,6 +33,10 @@ pub(super) struct FinalCosts {
     pub(super) open: u32,
     /// The last time that the shared table was told of these.
     open_told_at: Instant,
+    /// The most that a request can take, by the last look at the shared table.
+    most: Option<Tokens>,
+    /// Tokens that could not be given back yet, and the first time at which any of them were taken.
+    refunds: (Tokens, Instant),
 }
 
 /// Tokens of one scope that a request has had, when its end tells what it has cost.
@@ -44,6 +48,30 @@ pub(crate) struct Reserved {
     pub(crate) taken: Tokens,
     /// The time at which that was taken.
     pub(crate) taken_at: Instant,
+}
+
+// === impl FinalCosts ===
+
+impl FinalCosts {
+    /// Notes that so many attempts were counted in vain.
+    fn overcount(&mut self, attempts: u32) {
+        self.overcounted = self.overcounted.saturating_add(attempts);
+    }
+
+    /// Whether there is something that the shared table should be told, at some time.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.open > 0 || self.refunds.0 > Tokens::ZERO
+    }
+
+    fn keep_refund(&mut self, tokens: Tokens, taken_at: Instant) {
+        let (known, first) = self.refunds;
+        let first = if known == Tokens::ZERO {
+            taken_at
+        } else {
+            first.min(taken_at)
+        };
+        self.refunds = (known.saturating_add(tokens), first);
+    }
 }
 
 // === impl Reserved ===
@@ -65,11 +93,11 @@ impl Reserved {
 // === impl Request ===
 
 impl Request {
-    /// Returns what the request, which goes on at `now`, has had of its target at `index`. Of what an earlier pass was
-    /// charged nothing comes back: that pass has its own end.
+    /// Returns what the request, which goes on at `now`, has had of its target at `index`. What an earlier pass took comes
+    /// back with the end of that, if at all.
     pub(super) fn reserved_at(&self, index: usize, now: Instant) -> Reserved {
         let target = self.targets().get(index);
-        let can_come_back = self.has_taken_tokens(index) && !self.is_prepaid();
+        let can_come_back = self.has_taken_tokens(index);
         Reserved {
             charged: target.map_or(self.cost, |target| self.whole_cost(target.rule)),
             taken: if can_come_back {
@@ -88,6 +116,27 @@ impl Entry {
     /// Returns the tokens that a request usually turns out to have cost; 0 if that is not known.
     pub(super) fn usual_cost(&self) -> u32 {
         self.costs.as_ref().map_or(0, |costs| costs.usual)
+    }
+
+    /// Returns `tokens`, or the most that a request can take, if that is less.
+    pub(super) fn capped(&self, tokens: Tokens) -> Tokens {
+        let most = self.costs.as_ref().and_then(|costs| costs.most);
+        most.map_or(tokens, |most| tokens.min(most))
+    }
+
+    /// Notes the most that a request can take; none of it is known of a bucket that holds less than a token.
+    pub(super) fn note_most(&mut self, most: Tokens) {
+        if let Some(costs) = &mut self.costs {
+            costs.most = Some(most).filter(|most| *most >= Tokens::ONE);
+        }
+    }
+
+    /// Counts a request that counts for so many `attempts`, less those that were counted before for requests that cost
+    /// less; one at least, for it takes tokens until its end.
+    pub(super) fn count_request(&mut self, attempts: u32) {
+        let before = self.attempts;
+        self.count(attempts);
+        self.attempts = self.attempts.max(before.saturating_add(attempts.min(1)));
     }
 
     /// Counts `attempts`, less those that were counted before for requests that cost less.
@@ -144,8 +193,16 @@ impl Admission {
             if rules.final_cost(target.rule).is_none() {
                 continue;
             }
-            let usual = entry(&mut self.tables, *target).map_or(0, |entry| entry.usual_cost());
             let counted = request.attempts_at(index);
+            let Some(entry) = entry(&mut self.tables, *target) else {
+                continue;
+            };
+            let usual = entry.usual_cost();
+            if usual > 0
+                && let Some(costs) = &mut entry.costs
+            {
+                costs.overcount(counted.saturating_sub(usual));
+            }
             self.count_attempts_of(*target, usual.saturating_sub(counted));
         }
     }
@@ -192,9 +249,9 @@ impl Admission {
         }
         let surplus = reserved.surplus(cost);
         if surplus > Tokens::ZERO {
-            costs.overcounted = costs.overcounted.saturating_add(attempts(surplus));
-            let refunded = self.refund(process, target, surplus, reserved.taken_at);
-            if let Err(error) = or_later(refunded) {
+            costs.overcount(attempts(surplus));
+            costs.keep_refund(surplus, reserved.taken_at);
+            if let Err(error) = self.refund(process, target) {
                 process.fail(&error);
             }
             return;
@@ -212,22 +269,40 @@ impl Admission {
         }
     }
 
-    /// Gives tokens back that were taken at `taken_at`. The time of the last refusal does not include them.
+    /// Gives tokens back that requests have not cost. Those that cannot be given back now are in the next round. The time
+    /// of the last refusal does not include them.
     pub(super) fn refund<H: Host>(
         &mut self,
         process: &mut Process<H>,
         target: Target,
-        tokens: Tokens,
-        taken_at: Instant,
     ) -> Result<(), TableError> {
+        let costs = entry(&mut self.tables, target).and_then(|entry| entry.costs.as_mut());
+        let refunds = costs.map(|costs| core::mem::take(&mut costs.refunds));
+        let Some((tokens, taken_at)) = refunds.filter(|(tokens, _)| *tokens > Tokens::ZERO) else {
+            return Ok(());
+        };
         let now = process.host.now();
-        self.change_scope(process, target, now, |scope_state, policy| {
+        let refunded = self.change_scope(process, target, now, |scope_state, policy| {
             scope_state.requests.refund(now, policy, taken_at, tokens);
-        })?;
-        if let Some(entry) = entry(&mut self.tables, target) {
-            entry.denial = None;
+        });
+        let Some(entry) = entry(&mut self.tables, target) else {
+            return Ok(());
+        };
+        match refunded {
+            Err(TableError::Contention(_)) => {
+                let costs = entry.costs.get_or_insert_default();
+                costs.keep_refund(tokens, taken_at);
+                self.enqueue(target);
+                Ok(())
+            }
+            // Its slot was taken over, which none is whose bucket is not full.
+            Err(TableError::Full) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => {
+                entry.denial = None;
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Takes tokens from the process's bucket, which may then owe them.

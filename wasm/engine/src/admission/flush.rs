@@ -58,7 +58,8 @@ impl Admission {
             let known = entry(&mut self.tables, target);
             let reports = known.is_some_and(|entry| entry.has_report());
             left = left.saturating_sub(usize::from(reports));
-            let settled = self.settle(process, target, now);
+            let refunded = self.refund(process, target);
+            let settled = refunded.and_then(|()| self.settle(process, target, now));
             // Also after a failure: an entry that says that it is in the queue must be there.
             if entry(&mut self.tables, target).is_some_and(|entry| entry.queued) {
                 self.unreported.push_back((target, self.rounds));

@@ -45,14 +45,20 @@ impl Admission {
     #[cold]
     pub(crate) fn reserve(&mut self, request: &mut Request, target: Target, estimate: Estimate) {
         request.has_final_cost = true;
+        // One that costs nothing passes.
+        if request.cost == Tokens::ZERO {
+            return;
+        }
+        let entry = entry(&mut self.tables, target);
         let tokens = match estimate {
             Estimate::Request => return,
             Estimate::Tokens(tokens) => tokens,
             Estimate::Usual => {
-                let usual = entry(&mut self.tables, target).map_or(0, |entry| entry.usual_cost());
+                let usual = entry.as_ref().map_or(0, |entry| entry.usual_cost());
                 Tokens::from_whole(usual.into()).max(Tokens::ONE)
             }
         };
+        let tokens = entry.map_or(tokens, |entry| entry.capped(tokens));
         request.reservations.push(Reservation {
             rule: target.rule,
             tokens,

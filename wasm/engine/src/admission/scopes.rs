@@ -133,20 +133,24 @@ impl Entry {
         !self.is_unsettled() && !self.queued && !awaited && self.streams == 0
     }
 
-    /// Returns whether there is something that the shared table should be told.
+    /// Returns whether there is something that the shared table should be told, now or later.
     pub(crate) fn is_unsettled(&self) -> bool {
+        let costs = self.costs.as_ref();
+        self.has_unreported() || costs.is_some_and(|costs| costs.is_unsettled())
+    }
+
+    fn has_unreported(&self) -> bool {
         let meters = self.meters.as_ref();
         self.attempts > 0
             || self.refused > 0
             || self.repeated > 0
             || self.cache.left() > Tokens::ZERO
-            || self.costs.as_ref().is_some_and(|costs| costs.open > 0)
             || meters.is_some_and(|meters| meters.is_unsettled())
     }
 
     /// Returns whether the next report costs a look at the shared table.
     pub(crate) fn has_report(&self) -> bool {
-        self.is_unsettled() || self.quiet_reports > 0 || self.meters.is_some()
+        self.has_unreported() || self.quiet_reports > 0 || self.meters.is_some()
     }
 
     /// Returns the tokens that held requests need and that the shared table does not know of, which are

@@ -135,6 +135,21 @@ impl RateLimiter {
         }
     }
 
+    /// The most that a request can take at once: of the fleet's bucket, or of its own.
+    pub fn most(&self, now: Instant) -> Tokens {
+        if self.can_draw(now) {
+            self.most_of_fleet()
+        } else {
+            self.bucket.burst()
+        }
+    }
+
+    fn most_of_fleet(&self) -> Tokens {
+        let burst = self.whole_burst();
+        let amount = self.draws.quota.map(|quota| quota.amount);
+        burst.min(amount.unwrap_or(burst))
+    }
+
     /// Notes that requests of a worker wait for `tokens` beside those that were drawn for.
     pub fn need(&mut self, now: Instant, policy: &Policy, tokens: Tokens) {
         let until = now.saturating_add(policy.first_lease_wait);
@@ -189,9 +204,7 @@ impl RateLimiter {
         need: Tokens,
         credit: Credit,
     ) -> DrawResult {
-        let burst = self.whole_burst();
-        let amount = self.draws.quota.map(|quota| quota.amount);
-        let most = burst.min(amount.unwrap_or(burst));
+        let (burst, most) = (self.whole_burst(), self.most_of_fleet());
         if need > most {
             return DrawResult::ExceedsBurst { burst: most };
         }
@@ -321,14 +334,16 @@ impl RateLimiter {
         self.bucket = TokenBucket::new(now, rate, burst);
     }
 
-    /// Tokens that it keeps of those that are left when it asks: what it will want soon. It gives none back by a
-    /// call that is likely to be lost.
+    /// Tokens that it keeps of those that are left when it asks: what it will want soon; none of it if it wants
+    /// nothing and is awake for requests that go on. It gives none back by a call that is likely to be lost.
     pub(super) fn keeps(&self) -> Tokens {
-        let soon = self.demand.wants().as_rate().tokens_in(KEPT_FOR);
+        let wants = self.demand.wants();
         if self.is_cut_off() {
             self.draws.left
+        } else if wants == Capacity::ZERO {
+            Tokens::ZERO
         } else {
-            soon.max(Tokens::ONE)
+            wants.as_rate().tokens_in(KEPT_FOR).max(Tokens::ONE)
         }
     }
 

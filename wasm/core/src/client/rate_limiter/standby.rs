@@ -27,10 +27,11 @@ impl RateLimiter {
         need: Tokens,
         workers: u32,
     ) -> DrawResult {
-        let retry_at = match self.take(now, need, workers) {
+        let taken = self.take(now, need, workers);
+        let retry_at = match taken {
             DrawResult::Denied { retry_at } => retry_at,
             DrawResult::ExceedsBurst { .. } if need <= self.whole_burst() => None,
-            taken => return taken,
+            _ => return taken,
         };
         let most = self.credit_max(policy);
         let level = self.draws.level(now, self.whole_rate(), self.whole_burst());
@@ -38,6 +39,9 @@ impl RateLimiter {
             self.draws.owe(now, need, most);
             self.draws.on_credit = self.draws.on_credit.saturating_add(need);
             return DrawResult::Tokens(need);
+        }
+        if matches!(taken, DrawResult::ExceedsBurst { .. }) {
+            return taken;
         }
         // By then it may draw again.
         let earned_at = self.earned_at(now, need);

@@ -24,9 +24,15 @@ fn of(quotas: Vec<Quota>) -> FleetQuotas {
 
 /// So long after a whole day in 1970.
 fn after(duration: Duration) -> (Instant, WallClock) {
-    let wall = WallTime::from_millis(24 * HOUR_MS);
+    let wall = WallTime::from_millis(24 * HOUR_MS).saturating_add(duration);
     let now = Instant::ZERO.saturating_add(duration);
-    (now, WallClock::new(Instant::ZERO, wall))
+    (now, WallClock::new(now, wall))
+}
+
+/// Brings so many tokens back that were spent so many seconds before `now`.
+fn refund(quotas: &mut FleetQuotas, now: Instant, age: u64, whole: u64) {
+    let taken_at = now.saturating_sub(Duration::from_secs(age));
+    quotas.refund(now, taken_at, tokens(whole));
 }
 
 fn advance(quotas: &mut FleetQuotas, hours: u64, holds: u64) -> Instant {
@@ -352,9 +358,9 @@ fn what_comes_back_counts_no_more_in_the_window_it_was_spent_in() {
     let mut quotas = of(vec![quota(10, CalendarUnit::Hour)]);
     let now = advance(&mut quotas, 0, 0).saturating_add(Duration::from_secs(10));
     quotas.charge(now, tokens(10));
-    quotas.refund(now, Duration::from_secs(5), tokens(4));
+    refund(&mut quotas, now, 5, 4);
     assert_eq!(quotas.left(), tokens(4));
-    quotas.refund(now, Duration::ZERO, tokens(40));
+    refund(&mut quotas, now, 0, 40);
     assert_eq!(quotas.left(), tokens(10), "no more than was used");
 }
 
@@ -369,11 +375,9 @@ fn what_was_spent_in_a_window_before_does_not_come_back() {
     let now = advance(&mut quotas, 1, 0);
     quotas.charge(now, tokens(8));
     let later = now.saturating_add(Duration::from_secs(30));
-    quotas.refund(later, Duration::from_secs(31), tokens(5));
-    // The message may have been under way while the window began.
-    quotas.refund(later, Duration::from_secs(29), tokens(5));
+    refund(&mut quotas, later, 31, 5);
     assert_eq!(quotas.left(), tokens(2));
-    quotas.refund(later, Duration::from_secs(28), tokens(5));
+    refund(&mut quotas, later, 30, 5);
     assert_eq!(quotas.left(), tokens(7));
 }
 
@@ -387,9 +391,9 @@ fn what_was_spent_before_a_restart_or_a_change_does_not_come_back() {
     let (begun, clock) = after(Duration::from_secs(60));
     restored.advance(begun, clock, Tokens::ZERO);
     let now = begun.saturating_add(Duration::from_secs(30));
-    restored.refund(now, Duration::from_secs(31), tokens(5));
+    refund(&mut restored, now, 31, 5);
     assert_eq!(restored.left(), Tokens::ZERO);
-    restored.refund(now, Duration::from_secs(20), tokens(5));
+    refund(&mut restored, now, 20, 5);
     assert_eq!(restored.left(), tokens(5));
 }
 
@@ -405,7 +409,7 @@ fn what_comes_back_of_a_rolling_quota_is_of_the_part_that_ends_first() {
     let (later, clock) = after(Duration::from_secs(1800));
     quotas.advance(later, clock, Tokens::ZERO);
     quotas.charge(later, tokens(6));
-    quotas.refund(later, Duration::ZERO, tokens(3));
+    refund(&mut quotas, later, 0, 3);
     assert_eq!(quotas.left(), tokens(3));
     let (after_first, clock) = after(Duration::from_secs(3800));
     quotas.advance(after_first, clock, Tokens::ZERO);
@@ -422,11 +426,29 @@ fn what_was_spent_before_there_was_a_quota_does_not_come_back() {
     let (later, clock) = after(Duration::from_secs(60));
     quotas.advance(later, clock, Tokens::ZERO);
     quotas.charge(later, tokens(3));
-    quotas.refund(later, Duration::from_secs(60), tokens(3));
+    refund(&mut quotas, later, 60, 3);
     assert_eq!(quotas.left(), tokens(1));
     let (again, clock) = after(Duration::from_secs(120));
     quotas.set(&Quotas::new(both.to_vec()));
     quotas.advance(again, clock, Tokens::ZERO);
-    quotas.refund(again, Duration::from_secs(50), tokens(3));
+    refund(&mut quotas, again, 50, 3);
     assert_eq!(quotas.left(), tokens(4), "the same quotas change nothing");
+}
+
+#[test]
+fn what_does_not_count_any_more_of_a_rolling_quota_does_not_come_back() {
+    let period = QuotaPeriod::Rolling(Duration::from_secs(60));
+    let amount = tokens(1000);
+    let mut quotas = of(vec![Quota { amount, period }]);
+    let now = advance(&mut quotas, 0, 0);
+    quotas.charge(now, tokens(900));
+    let (later, clock) = after(Duration::from_secs(100));
+    quotas.advance(later, clock, Tokens::ZERO);
+    quotas.charge(later, tokens(900));
+    let (end, clock) = after(Duration::from_secs(110));
+    quotas.advance(end, clock, Tokens::ZERO);
+    refund(&mut quotas, end, 110, 800);
+    assert_eq!(quotas.left(), tokens(100));
+    refund(&mut quotas, end, 10, 800);
+    assert_eq!(quotas.left(), tokens(900));
 }

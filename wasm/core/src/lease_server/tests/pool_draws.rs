@@ -34,6 +34,10 @@ struct Site {
     spent_for: Duration,
     /// Weights of members, where they are not one.
     weights: BTreeMap<&'static str, NonZeroU32>,
+    /// Pools of members that are of another one.
+    pools: BTreeMap<&'static str, ResourceId>,
+    /// Tokens that came back to the client that asks.
+    refunds: u64,
 }
 
 // === impl Site ===
@@ -58,6 +62,8 @@ impl Site {
             wants: BTreeMap::new(),
             spent_for: Duration::ZERO,
             weights: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            refunds: 0,
         }
     }
 
@@ -116,12 +122,14 @@ impl Site {
                 needs: Tokens::from_whole(needs),
                 first: Tokens::ONE,
                 spent_for: self.spent_for,
+                refunds: Tokens::from_whole(self.refunds),
                 ..DrawRequest::default()
             }),
             tally,
             ..LeaseRequest::new(self.now.as_nanos(), Capacity::ZERO, wants)
         };
-        let pool = Self::pool();
+        let pool = self.pools.get(scope).cloned();
+        let pool = pool.unwrap_or_else(Self::pool);
         let terms = Terms {
             limit: &self.own,
             pool: Some(PoolTerms {
@@ -371,4 +379,25 @@ fn a_member_leaves_the_others_what_it_may_use_while_it_is_cut_off() {
         rate >= whole.saturating_sub(1) && rate <= whole + 1,
         "{rate}, {left:?}"
     );
+}
+
+#[test]
+fn what_was_spent_of_one_pool_does_not_come_back_to_another() {
+    let mut site = Site::per_minute(1, 10);
+    let silver = ResourceId::new("group/silver", Unit::Requests).unwrap();
+    for scope in ["tenant/b", "tenant/c"] {
+        site.pools.insert(scope, silver.clone());
+    }
+    assert_eq!(site.draw("tenant/a", 0, 10), 10);
+    assert_eq!(site.draw("tenant/b", 0, 10), 10);
+    site.pools.insert("tenant/a", silver);
+    site.refunds = 10;
+    site.draw("tenant/a", 0, 0);
+    site.refunds = 0;
+    assert_eq!(site.report().draw("tenant/c", 0, 10), 0);
+    // What is spent of it from now on does.
+    site.after(3_000).refunds = 4;
+    site.draw("tenant/b", 0, 0);
+    site.refunds = 0;
+    assert_eq!(site.draw("tenant/c", 0, 10), 4);
 }

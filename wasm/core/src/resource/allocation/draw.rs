@@ -12,6 +12,9 @@ use crate::pool::PoolLink;
 use crate::resource::ClientDraws;
 use crate::units::{Capacity, Instant, Tokens};
 
+/// The longest time for which a message may be under way, beyond that for which its client waits for an answer.
+const UNDER_WAY_MAX: Duration = Duration::from_secs(1);
+
 // === impl DrawRequest ===
 
 impl DrawRequest {
@@ -181,9 +184,15 @@ impl Allocation {
         pool.count(|| self.pool_totals());
         // A client that has forgotten what it held does not know when it was spent.
         let room = if is_same { spent } else { Tokens::ZERO };
+        let age = request.refunded_for.saturating_add(UNDER_WAY_MAX);
+        let taken_at = now.saturating_sub(age);
+        let is_member = pool.is_joined_since(taken_at);
         let mut limits = self.charged(now, pool);
         limits.note_spent(now, request.spent_for, room, request.returns);
-        limits.refund(now, request.refunded_for, request.refunds);
+        if !is_member {
+            limits.0[1] = None;
+        }
+        limits.refund(now, taken_at, request.refunds);
         self.report(now, pool);
     }
 
@@ -420,7 +429,12 @@ impl Allocation {
     /// The most that the client of `entry` may say that came back of what it has spent.
     pub(super) fn refundable(&self, entry: &ClientEntry) -> Tokens {
         let burst = self.whole_burst().unwrap_or(Tokens::ZERO);
-        entry.draws.granted.min(burst)
+        // The bucket bounds itself.
+        if self.has_quota() {
+            entry.draws.granted
+        } else {
+            entry.draws.granted.min(burst)
+        }
     }
 
     /// Begins with the bucket that a store has.

@@ -1,5 +1,7 @@
 //! Requests of which only their end says what they have cost.
 
+use std::collections::VecDeque;
+
 use super::*;
 use crate::config::Estimate;
 
@@ -256,17 +258,49 @@ fn the_usual_cost_is_reserved_once_it_is_known() {
 
 #[test]
 fn wants_follow_what_requests_have_cost() {
+    // The second is more than the bucket holds.
+    for estimate in [50, 5000] {
+        let mut worker = leased_by(rules([estimating("tenant", tokens(estimate))]));
+        worker.end_at(worker.streams, 5);
+        let mut wants = 0.0;
+        // Ten a second at 5 each.
+        for tick in 0..400 {
+            if tick % 5 == 0 && worker.of("acme") == Decision::Admit {
+                worker.end_at(worker.streams, 5);
+            }
+            worker.tick(TICK);
+            wants = worker.wanted().unwrap_or(wants);
+        }
+        assert!((40.0..=70.0).contains(&wants), "{wants} with {estimate}");
+    }
+}
+
+#[test]
+fn refused_requests_want_no_more_than_they_would_usually_cost() {
     let mut worker = leased_by(rules([estimating("tenant", tokens(50))]));
     worker.end_at(worker.streams, 5);
+    let mut open = VecDeque::new();
     let mut wants = 0.0;
-    // Ten a second at 5 each.
-    for tick in 0..400 {
-        if tick % 5 == 0 {
-            assert_eq!(worker.of("acme"), Decision::Admit);
-            worker.end_at(worker.streams, 5);
+    // 25 a second at 5 each, which go on for a second; two pass at once.
+    for tick in 0..500 {
+        if tick % 2 == 0 && worker.of("acme") == Decision::Admit {
+            open.push_back((tick, worker.streams));
+        }
+        while open.front().is_some_and(|(begun, _)| tick - begun >= 50) {
+            let (_, stream) = open.pop_front().unwrap();
+            worker.end_at(stream, 5);
         }
         worker.tick(TICK);
         wants = worker.wanted().unwrap_or(wants);
     }
-    assert!((40.0..=70.0).contains(&wants), "{wants}");
+    assert!((90.0..=180.0).contains(&wants), "{wants}");
+}
+
+#[test]
+fn what_costs_nothing_reserves_nothing() {
+    let mut worker = leased_by(rules([estimating("tenant", tokens(60))]));
+    worker.end_at(worker.streams, 0);
+    for _ in 0..10 {
+        assert_eq!(worker.at("acme", 0), Decision::Admit);
+    }
 }

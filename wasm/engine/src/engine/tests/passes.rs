@@ -290,3 +290,28 @@ fn what_an_earlier_pass_was_charged_does_not_come_back_with_a_later_one() {
     worker.first_pass(&["acme"], 1).unwrap();
     worker.first_pass(&["acme"], 1).unwrap_err();
 }
+
+#[test]
+fn a_later_pass_brings_back_what_it_took_itself() {
+    let free = RuleConfig {
+        final_cost: Some(Estimate::Request),
+        ..safe_rule("login", 10)
+    };
+    let config = rules([free, safe_rule("tenant", 10)]);
+    let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
+    let mut charge = Charge::default();
+    for _ in 0..2 {
+        charge = worker.pass_after(&charge, &["a", "acme"], 1).unwrap();
+        let end = StreamEnd {
+            costs: vec![(RuleId(0), Tokens::ZERO)],
+            ..StreamEnd::default()
+        };
+        let stream = worker.streams;
+        worker.engine.end_stream(stream, &end, Some(&mut charge));
+    }
+    let mut left = 0;
+    while worker.first_pass(&["a", "other"], 1).is_ok() {
+        left += 1;
+    }
+    assert_eq!(left, 10);
+}

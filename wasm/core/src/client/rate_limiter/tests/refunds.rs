@@ -41,7 +41,8 @@ fn what_comes_back_goes_to_the_fleet_with_the_time_since_it_was_taken() {
     p.limiter.refund(now, &policy, first, tokens(3));
     assert_eq!(p.passes(1), 0, "not by itself");
     let (refunds, age) = p.told();
-    assert_eq!((refunds, age), (5, p.now.saturating_since(first)));
+    let age_max = p.now.saturating_since(first) + p.policy.call_timeout;
+    assert_eq!((refunds, age), (5, age_max));
 }
 
 #[test]
@@ -99,4 +100,44 @@ fn while_requests_go_on_it_is_not_released() {
     let mut p = spent(&granted(10, None));
     let idle = released_after(&mut p, false);
     assert!(idle < 15, "{idle} s");
+}
+
+#[test]
+fn of_a_quota_as_much_may_come_back_as_its_amount() {
+    let mut p = spent(&of_quota(10, 400));
+    p.refund(450);
+    p.refund(450);
+    assert_eq!(p.limiter.draws.refunds, tokens(500));
+}
+
+#[test]
+fn one_that_only_awaits_ends_keeps_no_token_from_others() {
+    let mut p = spent(&granted(11, None));
+    for _ in 0..30 {
+        p.limiter.await_refunds(p.now);
+        if let LeaseMessage::Refresh(request) = p.message() {
+            p.answer(request.sequence, 1, &granted(11, None));
+        }
+        p.after(500);
+    }
+    assert_eq!(p.limiter.draws.left, Tokens::ZERO);
+}
+
+#[test]
+fn cut_off_a_request_is_told_what_its_bucket_holds() {
+    let mut p = spent(&Answer {
+        safe: Some(Capacity::from_whole(2)),
+        ..granted(10, None)
+    });
+    p.now = p.now.max(p.limiter.due().unwrap());
+    let request = p.ask();
+    p.fail(request.sequence);
+    let policy = p.policy.clone();
+    for need in [5, 9, 50] {
+        let drawn = p.limiter.draw(p.now, &policy, tokens(need), WORKERS);
+        assert!(
+            matches!(drawn, DrawResult::ExceedsBurst { .. }),
+            "{need}: {drawn:?}"
+        );
+    }
 }
