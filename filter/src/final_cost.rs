@@ -30,43 +30,43 @@ pub(crate) enum FreeStatuses {
     Only(Vec<RangeInclusive<u16>>),
 }
 
-/// What the end of a stream tells of its cost.
+/// Cost of a stream that has ended, as its end tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ReadCost {
     /// It has cost so much.
-    Cost(Tokens),
+    Known(Tokens),
     /// It has cost what it has taken.
     AsTaken,
-    /// Nothing: it ended too early, or the upstream did not say.
-    Nothing,
-    /// Something that is no cost.
+    /// It ended too early, or the upstream did not say.
+    Unknown,
+    /// The upstream said something that is no cost.
     Invalid,
 }
 
 // === impl FinalCost ===
 
 impl FinalCost {
-    /// Returns what the stream at hand, which has ended, tells of its cost.
+    /// Returns the cost of the stream at hand, which has ended.
     ///
     /// # Errors
     /// If the host fails.
-    pub(crate) fn read(&self, host: &impl Host) -> Result<Told, HostError> {
+    pub(crate) fn read(&self, host: &impl Host) -> Result<ReadCost, HostError> {
         if let Some(free) = &self.free {
             match status(host)? {
-                None => return Ok(Told::Nothing),
-                Some(status) if free.has(status) => return Ok(Told::Cost(Tokens::ZERO)),
+                None => return Ok(ReadCost::Unknown),
+                Some(status) if free.has(status) => return Ok(ReadCost::Known(Tokens::ZERO)),
                 Some(_) => {}
             }
         }
         let Some(path) = &self.property else {
-            return Ok(Told::AsTaken);
+            return Ok(ReadCost::AsTaken);
         };
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         let value = host.number_property(&path)?;
         Ok(match value.as_deref().map(cost::of_metadata) {
-            None => Told::Nothing,
-            Some(None) => Told::Invalid,
-            Some(Some(cost)) => Told::Cost(cost),
+            None => ReadCost::Unknown,
+            Some(None) => ReadCost::Invalid,
+            Some(Some(cost)) => ReadCost::Known(cost),
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::bound_stream::BoundStream;
 use crate::condition::Condition;
 use crate::config::{Config, Formats, Missing, Rule};
 use crate::engine_host::{EngineHost, grpc_failure, refreshed};
-use crate::final_cost::Told;
+use crate::final_cost::ReadCost;
 use crate::host::{Host, HostError};
 use crate::key::{self, Found, Key};
 use crate::max_wait::max_wait;
@@ -412,10 +412,10 @@ impl<H: Host + Clone> Worker<H> {
             return;
         };
         let cost = match final_cost.read(&self.host) {
-            Ok(Told::Cost(cost)) => Some(cost),
-            Ok(Told::AsTaken) => None,
-            Ok(unknown @ (Told::Nothing | Told::Invalid)) => {
-                if unknown == Told::Invalid {
+            Ok(ReadCost::Known(cost)) => Some(cost),
+            Ok(ReadCost::AsTaken) => None,
+            Ok(unknown @ (ReadCost::Unknown | ReadCost::Invalid)) => {
+                if unknown == ReadCost::Invalid {
                     self.metrics.invalid_costs.add_one();
                 }
                 end.unknown = end.unknown.saturating_add(1);

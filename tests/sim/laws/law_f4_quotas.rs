@@ -58,8 +58,8 @@ impl Law for LawF4 {
         let earned = limit.capacity.as_f64() * MINUTE as f64;
         // Each Envoy may hold a token that it does not need.
         let lost = plan.scenario.envoys.len() as f64;
-        // What the requests of a window's first seconds cost less does not come back, and they may use up a small quota;
-        // and of what is offered a part is not used.
+        // Surpluses of a window's first seconds do not come back, and its requests may use up a small quota then; and of
+        // what is offered a part is not used.
         let settles = |demand: &DemandSpec| demand.settles.is_some();
         let (used, part) = if plan.scenario.demand.iter().any(settles) {
             (offered * 0.4, 0.5)

@@ -65,7 +65,7 @@ pub struct RuleConfig {
     pub enforced: u8,
     /// Fate of scopes for which no slot is left.
     pub on_overflow: Overflow,
-    /// What a request takes at its beginning, if only its end tells what it has cost.
+    /// Tokens that a request takes at its beginning, if only its end tells what it has cost.
     pub final_cost: Option<Estimate>,
     /// Waiting of its requests for their turn; without it they are refused.
     pub shape: Option<Shape>,

@@ -206,7 +206,7 @@ impl FleetQuotas {
             .chain(iter::repeat(false));
         let mut accounts = before.zip(&self.accounts);
         if accounts.any(|(bounded, account)| !bounded && account.quota.is_some()) {
-            // What was spent before does not count.
+            // Nothing that was spent before counts.
             self.turned_at = None;
         }
         let time = self.clock.time(self.clock.read_at());

@@ -395,7 +395,7 @@ fn what_was_spent_of_one_pool_does_not_come_back_to_another() {
     site.draw("tenant/a", 0, 0);
     site.refunds = 0;
     assert_eq!(site.report().draw("tenant/c", 0, 10), 0);
-    // What is spent of it from now on does.
+    // Tokens that are spent of it from now on do.
     site.after(3_000).refunds = 4;
     site.draw("tenant/b", 0, 0);
     site.refunds = 0;

@@ -134,10 +134,10 @@ fn cut_off_a_request_is_told_what_its_bucket_holds() {
     p.fail(request.sequence);
     let policy = p.policy.clone();
     for need in [5, 9, 50] {
-        let drawn = p.limiter.draw(p.now, &policy, tokens(need), WORKERS);
+        let result = p.limiter.draw(p.now, &policy, tokens(need), WORKERS);
         assert!(
-            matches!(drawn, DrawResult::ExceedsBurst { .. }),
-            "{need}: {drawn:?}"
+            matches!(result, DrawResult::ExceedsBurst { .. }),
+            "{need}: {result:?}"
         );
     }
 }
