@@ -115,6 +115,20 @@ impl Terminal {
         self.wait(|lines| lines[3].starts_with(first) && lines[9].starts_with(keys));
     }
 
+    /// Presses `q` until the program ends: a key that comes together with a resize is read with the next one.
+    fn quit(&mut self, top: &mut Child) {
+        for waits in 0..WAITS_MAX {
+            if top.try_wait().unwrap().is_some() {
+                break;
+            }
+            if waits % 100 == 0 {
+                self.press("q");
+            }
+            std::thread::sleep(WAIT);
+        }
+        self.wait_for_end(top);
+    }
+
     /// Waits until the program ends, which leaves the terminal as it was.
     fn wait_for_end(&self, top: &mut Child) {
         assert_eq!(top.wait().unwrap().code(), Some(0));
@@ -202,8 +216,7 @@ async fn top_fits_wide_names_and_a_terminal_that_becomes_narrow() {
         lines[3].starts_with("日本/acme  requests")
             && lines[9] == "s sort [demand]   / filter   p pause   r"
     });
-    terminal.press("q");
-    terminal.wait_for_end(&mut top);
+    terminal.quit(&mut top);
 }
 
 #[tokio::test]
@@ -215,6 +228,5 @@ async fn top_outlives_the_coordinator_and_says_that_it_is_away() {
     terminal.wait_for(2, "no client has or wants a lease");
     drop(server);
     terminal.wait_for(2, &format!("no answer from {url}"));
-    terminal.press("q");
-    terminal.wait_for_end(&mut top);
+    terminal.quit(&mut top);
 }
