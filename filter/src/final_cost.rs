@@ -8,7 +8,7 @@ use crate::cost;
 use crate::host::{Host, HostError};
 
 /// The property that has the status of a response.
-pub(crate) const STATUS: &[&str] = &["response", "code"];
+const STATUS: &[&str] = &["response", "code"];
 
 /// Where a rule finds at a request's end what it has cost in all.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,6 +20,7 @@ mod nudges;
 mod openapi;
 mod openapi_statuses;
 mod pages;
+mod raises;
 mod rlqs;
 mod rls;
 mod rust_client;

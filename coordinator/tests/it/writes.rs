@@ -11,12 +11,12 @@ groups: {file: {requests: {rate: 50}}}
 attach: {tenants: {old: file}}
 bounds: {max_groups: 3}";
 
-async fn coordinator() -> Coordinator {
+pub(crate) async fn coordinator() -> Coordinator {
     Coordinator::start(YAML).await
 }
 
 /// The status of an answer, and its body.
-fn told(answer: &Answer) -> (u16, Value) {
+pub(crate) fn status_and_body(answer: &Answer) -> (u16, Value) {
     let body = if answer.body.is_empty() {
         Value::Null
     } else {
@@ -151,7 +151,7 @@ async fn what_the_file_defines_is_not_changed_and_what_is_used_not_deleted() {
         Ask::delete("/v1/overrides/tenant/fixed"),
     ];
     for ask in of_file {
-        let (status, problem) = told(&coordinator.ask(&ask).await);
+        let (status, problem) = status_and_body(&coordinator.ask(&ask).await);
         let name = format!("{} {}: {problem}", ask.method, ask.path);
         assert_eq!(status, 409, "{name}");
         assert_eq!(
@@ -175,7 +175,8 @@ async fn what_the_file_defines_is_not_changed_and_what_is_used_not_deleted() {
         r#"{"group": "gold"}"#,
     );
     coordinator.ask(&attach).await;
-    let (status, problem) = told(&coordinator.ask(&Ask::delete("/v1/groups/gold")).await);
+    let (status, problem) =
+        status_and_body(&coordinator.ask(&Ask::delete("/v1/groups/gold")).await);
     assert_eq!(
         (status, &problem["type"]),
         (409, &json!("urn:tollgate:problem:attached"))
@@ -245,14 +246,14 @@ async fn a_bad_body_names_field_value_and_rule() {
         ),
     ];
     for (path, body, (field, value, rule)) in rows {
-        let (status, problem) = told(&coordinator.ask(&Ask::put(path, body)).await);
+        let (status, problem) = status_and_body(&coordinator.ask(&Ask::put(path, body)).await);
         assert_eq!(status, 422, "{path} {body}: {problem}");
         assert_eq!(problem["field"], field, "{path} {body}");
         assert_eq!(problem["value"], value, "{path} {body}");
         assert_eq!(problem["rule"], rule, "{path} {body}");
     }
     let two = r#"{"requests": {"rate": -5}, "concurrency": {"max": "many"}}"#;
-    let (_, problem) = told(&coordinator.ask(&Ask::put("/v1/groups/gold", two)).await);
+    let (_, problem) = status_and_body(&coordinator.ask(&Ask::put("/v1/groups/gold", two)).await);
     let fields = problem["errors"].as_array().unwrap().iter();
     let fields: Vec<_> = fields.map(|error| &error["field"]).collect();
     assert_eq!(fields, ["requests.rate", "concurrency.max"]);
@@ -370,7 +371,8 @@ async fn lists_come_in_pages_and_bounds_are_told() {
         let attach = Ask::put(&path, &format!("{{\"group\": \"{name}\", \"weight\": 2}}"));
         assert_eq!(coordinator.ask(&attach).await.status, 201);
     }
-    let (status, problem) = told(&coordinator.ask(&Ask::put("/v1/groups/c", "{}")).await);
+    let (status, problem) =
+        status_and_body(&coordinator.ask(&Ask::put("/v1/groups/c", "{}")).await);
     assert_eq!(
         (status, &problem["type"]),
         (409, &json!("urn:tollgate:problem:bound-reached"))
@@ -490,7 +492,7 @@ async fn a_pattern_is_no_name() {
         ),
     ];
     for (path, body, field, value, character) in rows {
-        let (status, problem) = told(&coordinator.ask(&Ask::put(path, body)).await);
+        let (status, problem) = status_and_body(&coordinator.ask(&Ask::put(path, body)).await);
         assert_eq!(status, 400, "{path}: {problem}");
         assert_eq!(problem["field"], field, "{path}");
         assert_eq!(problem["value"], value, "{path}");
@@ -502,104 +504,4 @@ async fn a_pattern_is_no_name() {
     // A tenant may be called so, and its attachment has no other spelling.
     let odd = Ask::put("/v1/attachments/tenants/%5Beu%5D", attachment);
     assert_eq!(coordinator.ask(&odd).await.status, 201);
-}
-
-/// Seconds since 1970, so many from now.
-fn in_seconds(seconds: u64) -> u64 {
-    tollgate_net::clock::unix_time().as_secs() + seconds
-}
-
-#[tokio::test]
-async fn a_raise_wins_over_the_file_and_groups_and_ends_by_itself() {
-    let coordinator = coordinator().await;
-    let raise = async |scope: &str, body: Value| {
-        let ask = Ask::patch(&format!("/v1/raises/{scope}"), &body.to_string());
-        told(&coordinator.ask(&ask).await)
-    };
-    let limit = async |scope: &str| {
-        let limits = coordinator.get(&format!("/v1/limits/{scope}")).await.json();
-        let own = &limits["own"];
-        let capacity = own["units"]["requests"]["capacity"].as_f64();
-        let of_group = limits["group"]["units"]["requests"]["capacity"].as_f64();
-        (
-            own["source"]["kind"].as_str().map(str::to_owned),
-            capacity,
-            of_group,
-        )
-    };
-    let raised = Some("raise".to_owned());
-    let until = in_seconds(3600);
-    // An exact entry of the file, a group of the file and its member, and a pattern.
-    for (scope, rate) in [
-        ("tenant/fixed", 70),
-        ("group/file", 500),
-        ("tenant/other", 9),
-    ] {
-        let (status, body) =
-            raise(scope, json!({"requests": {"rate": rate}, "until": until})).await;
-        assert_eq!(status, 201, "{body}");
-        let (kind, capacity, _) = limit(scope).await;
-        assert_eq!(
-            (kind, capacity),
-            (raised.clone(), Some(f64::from(rate))),
-            "{scope}"
-        );
-    }
-    assert_eq!(
-        limit("tenant/old").await.2,
-        Some(500.0),
-        "a member has its group's"
-    );
-    // The fields beside the rate stay as the file has them.
-    let (_, body) = raise(
-        "tenant/other",
-        json!({"requests": {"burst": 20}, "until": until}),
-    )
-    .await;
-    assert_eq!(
-        body["spec"]["requests"],
-        json!({"rate": 9, "burst": 20, "headroom": 0})
-    );
-    let (status, body) = raise("tenant/none", json!({"requests": {"rate": 1}})).await;
-    assert_eq!(
-        (status, &body["errors"][0]["field"]),
-        (422, &json!("until")),
-        "{body}"
-    );
-
-    let ended = coordinator
-        .ask(&Ask::delete("/v1/raises/tenant/fixed"))
-        .await;
-    assert_eq!(ended.status, 204);
-    assert_eq!(limit("tenant/fixed").await.1, Some(7.0));
-    let (status, _) = raise("group/file", json!({"until": in_seconds(1)})).await;
-    assert_eq!(status, 200);
-    while coordinator.get("/v1/raises/group/file").await.status != 404 {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    assert_eq!(limit("tenant/old").await.2, Some(50.0));
-    let left = coordinator.get("/v1/raises").await.json();
-    assert_eq!(left["raises"].as_array().unwrap().len(), 1, "{left}");
-}
-
-#[tokio::test]
-async fn a_block_lowers_a_safe_capacity_that_it_does_not_name() {
-    let coordinator = coordinator().await;
-    let until = in_seconds(3600);
-    let rows = [
-        (json!({"rate": 9, "safe": 4}), json!(4)),
-        (json!({"rate": 20}), json!(4)),
-        (json!({"rate": "2/min"}), json!("2/min")),
-        (json!({"rate": 0}), json!(0)),
-    ];
-    for (requests, safe) in rows {
-        let change = json!({"requests": requests, "until": until});
-        let ask = Ask::patch("/v1/raises/tenant/other", &change.to_string());
-        let (status, body) = told(&coordinator.ask(&ask).await);
-        assert!(status < 300, "{body}");
-        assert_eq!(body["spec"]["requests"]["safe"], safe, "{body}");
-    }
-    let wrong = json!({"requests": {"rate": 1, "safe": 2}, "until": until});
-    let ask = Ask::patch("/v1/raises/tenant/other", &wrong.to_string());
-    assert_eq!(coordinator.ask(&ask).await.status, 422);
 }

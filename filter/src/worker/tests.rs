@@ -13,8 +13,10 @@ use tollgate_proto::{number, v1};
 use super::*;
 use crate::fake::{Fake, Process};
 
+mod final_cost;
 mod metrics;
 mod nudges;
+mod shadow;
 mod updates;
 
 const TICK: Duration = Duration::from_millis(20);
@@ -339,67 +341,6 @@ fn a_clients_deadline_counts_four_fifths() {
 }
 
 #[test]
-fn shadowed_refusals_are_counted_noted_and_logged_now_and_then() {
-    let shadow = r#", "enforced_percent": 0, "missing": "deny""#;
-    let mut proxy = Proxy::new(&rule_with(shadow, r#", "first_lease_wait_ms": 0"#));
-    assert_eq!(proxy.admitted("acme", 24), 24);
-    proxy.host().notes.borrow_mut().clear();
-    assert_eq!(proxy.of("acme"), Decision::Admit);
-    assert_eq!(proxy.noted(0, "shadow").as_deref(), Some("tenant/requests"));
-    proxy.host().notes.borrow_mut().clear();
-    assert_eq!(proxy.request(&[]), Decision::Admit);
-    proxy.tick(TICK);
-    assert_eq!(proxy.metric("shadowed.tenant.requests"), 15);
-    assert_eq!(proxy.metric("shadowed.tenant.missing"), 1);
-    assert_eq!(proxy.metric("refused.tenant.requests"), 0);
-    assert_eq!(proxy.metric("allowed"), 26);
-    assert_eq!(proxy.noted(0, "shadow").as_deref(), Some("tenant/missing"));
-    let logs = proxy.process().logs.borrow();
-    let lines = logs.iter().filter(|(_, line)| line.contains("(shadow)"));
-    assert_eq!(lines.count(), 1);
-}
-
-#[test]
-fn a_mark_is_noted_instead_of_a_refusal_and_a_foreign_one_is_removed() {
-    let fields = r#", "first_lease_wait_ms": 0"#;
-    let mut proxy = Proxy::new(&rule_with(r#", "on_limit": "mark""#, fields));
-    assert_eq!(proxy.admitted("acme", 10), 10);
-    assert_eq!(proxy.noted(0, "mark"), None);
-    assert_eq!(proxy.of("acme"), Decision::Admit);
-    assert_eq!(proxy.noted(0, "mark").as_deref(), Some("tenant/requests"));
-    assert_eq!(proxy.noted(0, "shadow"), None);
-    // Its own mark, left by an earlier filter of the chain, stays.
-    proxy.host().set_headers(&[("tollgate-mark", "x")]);
-    proxy.host().properties.borrow_mut().insert(
-        "filter_state.wasm.tollgate.mark".to_owned(),
-        b"a/b".to_vec(),
-    );
-    proxy.worker.remove_foreign_mark();
-    assert_eq!(proxy.noted(0, "mark").as_deref(), Some("tenant/requests"));
-    proxy.host().properties.borrow_mut().clear();
-    proxy.host().notes.borrow_mut().clear();
-    proxy.worker.remove_foreign_mark();
-    assert_eq!(proxy.noted(0, "mark").as_deref(), Some(""));
-    proxy.tick(TICK);
-    assert!(proxy.metric("shadowed.tenant.requests") > 0);
-    let logs = proxy.process().logs.borrow();
-    assert!(!logs.iter().any(|(_, line)| line.contains("(shadow)")));
-}
-
-#[test]
-fn a_mark_stays_beside_another_rule_in_shadow_mode() {
-    let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
-        {"name": "a", "key": {"header": "x"}, "on_limit": "mark", "safe_capacity": 1},
-        {"name": "b", "key": {"header": "x"}, "enforced_percent": 0, "safe_capacity": 1}]}"#;
-    let mut proxy = Proxy::new(&config(json));
-    assert_eq!(proxy.admitted("acme", 3), 3);
-    proxy.host().notes.borrow_mut().clear();
-    assert_eq!(proxy.of("acme"), Decision::Admit);
-    assert_eq!(proxy.noted(0, "mark").as_deref(), Some("a/requests"));
-    assert_eq!(proxy.noted(0, "shadow").as_deref(), Some("b/requests"));
-}
-
-#[test]
 fn a_key_cannot_begin_as_one_with_a_plan() {
     let json = r#"{"coordinator": "c", "scopes": [{"name": "tenant", "key": {"query": "t"}}]}"#;
     let mut proxy = Proxy::new(&config(json));
@@ -408,22 +349,6 @@ fn a_key_cannot_begin_as_one_with_a_plan() {
     proxy.tick(TICK);
     let (_, call) = proxy.process().take_call().unwrap();
     assert_eq!(call.refresh().scopes[0].scope, "tenant/unknown");
-}
-
-#[test]
-fn a_request_shadowed_before_any_scope_is_noted_when_it_goes_on_after_a_wait() {
-    let json = r#"{"coordinator": "c", "first_lease_wait_ms": 0, "scopes": [
-        {"name": "a", "key": {"header": "x"}, "missing": "deny", "enforced_percent": 0},
-        {"name": "b", "key": {"header": "y"}, "safe_capacity": 50, "on_limit": "shape"}]}"#;
-    let mut proxy = Proxy::new(&config(json));
-    while proxy.request(&[("y", "busy")]) == Decision::Admit {}
-    let waits = proxy.streams;
-    proxy.host().select(0).unwrap();
-    for _ in 0..100 {
-        proxy.tick(Duration::from_millis(1));
-    }
-    assert_eq!(*proxy.host().resumed.borrow(), [waits]);
-    assert_eq!(proxy.noted(waits, "shadow").as_deref(), Some("a/missing"));
 }
 
 #[test]
@@ -460,61 +385,6 @@ fn nothing_is_told_unless_it_is_asked_for() {
     assert_eq!(proxy.of("acme"), Decision::Admit);
     let notes = proxy.host().notes.borrow();
     assert!(notes.keys().all(|(_, name)| name == "tollgate.waited_ms"));
-}
-
-#[test]
-fn final_costs_are_read_from_metadata_and_unreadable_ones_are_counted() {
-    let place = "metadata.filter_metadata.tollgate.cost";
-    let rule = r#", "final_cost": {"metadata": ["tollgate", "cost"]}"#;
-    let mut proxy = Proxy::new(&rule_with(rule, ""));
-    proxy.lease("acme", 100.0);
-    let end = |proxy: &mut Proxy, cost: &[u8]| {
-        assert_eq!(proxy.of("acme"), Decision::Admit);
-        assert!(proxy.worker.remembers(proxy.streams));
-        let properties = Rc::clone(&proxy.host().properties);
-        properties
-            .borrow_mut()
-            .insert(place.to_owned(), cost.to_vec());
-        proxy.end(proxy.streams);
-        properties.borrow_mut().clear();
-    };
-    for cost in [&b"1"[..], b"0", b"", b"-5", &f64::NAN.to_le_bytes()] {
-        end(&mut proxy, cost);
-    }
-    proxy.tick(TICK);
-    assert_eq!(proxy.metric("invalid_costs"), 3);
-    // Six are spent, and two have come in: 96 pay, 403 are owed, and one more is needed.
-    end(&mut proxy, &500.0_f64.to_le_bytes());
-    let retry_at = denial(proxy.of("acme")).retry_at.unwrap();
-    let pause = retry_at.saturating_since(proxy.host().now());
-    assert_eq!(pause, Duration::from_millis(4040));
-}
-
-#[test]
-fn a_response_that_costs_nothing_gives_back_what_its_request_took() {
-    let rule = r#", "final_cost": {"only": [401, "5xx"], "on_abort": "nothing"}"#;
-    let mut proxy = Proxy::new(&rule_with(rule, ""));
-    proxy.lease("acme", 100.0);
-    let mut taken_by = |statuses: &[i64], count: usize| {
-        for status in statuses.iter().cycle().take(count) {
-            assert_eq!(proxy.of("acme"), Decision::Admit);
-            let properties = Rc::clone(&proxy.host().properties);
-            properties
-                .borrow_mut()
-                .insert("response.code".to_owned(), status.to_le_bytes().to_vec());
-            proxy.end(proxy.streams);
-            properties.borrow_mut().clear();
-        }
-        proxy.tick(TICK);
-        proxy.metric("tokens_reserved") - proxy.metric("tokens_refunded")
-    };
-    assert_eq!(
-        taken_by(&[200, 302, 404, 0], 200),
-        1,
-        "the one that was held"
-    );
-    assert_eq!(taken_by(&[401, 503], 90), 91);
-    assert_eq!(proxy.metric("costs_unknown"), 50);
 }
 
 #[test]

@@ -23,8 +23,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 pub(super) mod draw;
+mod shares;
 
 use self::draw::PermitDraws;
+pub(super) use self::shares::WorkerShare;
 use super::policy::Policy;
 use super::process_lease::{LeaseState, Phase, ProcessLease};
 use crate::lease::{Answer, DrawRequest, LeaseRequest, Origin, Unit};
@@ -62,19 +64,6 @@ pub struct ConcurrencyLimiter {
     pub(super) last: u32,
     pub(super) last_attempt: Instant,
     pub(super) draws: PermitDraws,
-}
-
-/// Permits of one worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WorkerShare {
-    pub(super) worker: u64,
-    pub(super) held: u32,
-    /// The most it has used at once in this window.
-    pub(super) peak: u32,
-    /// Requests that wait for a permit, and that the coordinator has not answered yet.
-    pub(super) waiting: u32,
-    /// Time of the worker's last report.
-    pub(super) seen: Instant,
 }
 
 /// Report of one worker.
@@ -436,54 +425,6 @@ impl ConcurrencyLimiter {
         if elapsed >= WINDOW.saturating_mul(2) {
             self.last = self.peak();
         }
-    }
-
-    fn set_share(&mut self, now: Instant, usage: &WorkerUsage) {
-        if usage.peak == 0 && usage.in_use == 0 && self.find(usage.worker).is_err() {
-            return;
-        }
-        let Some(share) = self.share(usage.worker) else {
-            return;
-        };
-        let same = share.held == usage.in_use && share.peak >= usage.peak;
-        share.held = usage.in_use;
-        share.peak = share.peak.max(usage.peak).max(usage.in_use);
-        if !same || now.saturating_since(share.seen) >= CONFIRM_AFTER {
-            share.seen = now;
-        }
-    }
-
-    /// The worker's share, a new one if it has none; none if there are too many.
-    fn share(&mut self, worker: u64) -> Option<&mut WorkerShare> {
-        let place = match self.find(worker) {
-            Ok(place) => place,
-            Err(_) if self.shares.len() >= SHARES_MAX => return None,
-            Err(place) => {
-                let share = WorkerShare {
-                    worker,
-                    held: 0,
-                    peak: 0,
-                    waiting: 0,
-                    seen: Instant::ZERO,
-                };
-                self.shares.insert(place, share);
-                place
-            }
-        };
-        self.shares.get_mut(place)
-    }
-
-    fn find(&self, worker: u64) -> Result<usize, usize> {
-        self.shares
-            .binary_search_by_key(&worker, |share| share.worker)
-    }
-}
-
-// === impl WorkerShare ===
-
-impl WorkerShare {
-    fn is_silent(&self, now: Instant) -> bool {
-        now.saturating_since(self.seen) >= LOST_AFTER
     }
 }
 

@@ -109,11 +109,13 @@ impl DemandEstimator {
         let since = *self.low_since.get_or_insert(self.opened_at);
         let first = since == self.opened_at;
         let is_long = now.saturating_since(since) >= LOW_FOR;
-        self.low_max = match first {
+        self.low_max = if !first {
+            self.low_max.max(sample)
+        } else if is_long {
+            sample
+        } else {
             // Demand falls within a window: the first one has attempts of before.
-            true if !is_long => 0,
-            true => sample,
-            false => self.low_max.max(sample),
+            0
         };
         if is_long {
             self.jump(self.low_max);

@@ -50,11 +50,13 @@ impl LeaderLock {
         let age = now.saturating_since(lock.heartbeat);
         // A heartbeat from the future is a record of another boot or hostile, and is never renewed.
         let future = lock.heartbeat > now.saturating_add(LOST_AFTER);
-        match lock.owner == me {
-            true if age < RENEW_AFTER && !future => LeaderRole::Hold,
-            true => mine,
-            false if age >= LOST_AFTER || future => mine,
-            false => LeaderRole::Leave,
+        let is_mine = lock.owner == me;
+        if is_mine && age < RENEW_AFTER && !future {
+            LeaderRole::Hold
+        } else if is_mine || age >= LOST_AFTER || future {
+            mine
+        } else {
+            LeaderRole::Leave
         }
     }
 

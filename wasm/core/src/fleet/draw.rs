@@ -111,6 +111,12 @@ impl<'a> ChargedLimits<'a> {
         }
     }
 
+    /// The limits without that of the pool.
+    pub(crate) fn without_pool(self) -> Self {
+        let [own, _] = self.0;
+        Self([own, None])
+    }
+
     /// Takes back `tokens` that clients spent from `taken_at` on, for requests turned out to cost less.
     pub(crate) fn refund(&mut self, now: Instant, taken_at: Instant, tokens: Tokens) {
         for ChargedLimit { fleet, .. } in self.limits() {

@@ -203,10 +203,13 @@ impl StoredBuckets {
 
     /// Notes that the limit called `id` is forgotten, and with it its bucket, unless it `stays`.
     pub(super) fn forget(&mut self, id: &ResourceId, limit: &FleetLimit, stays: bool) {
-        match limit.is_stored {
-            true if stays => self.count = self.count.saturating_sub(1),
-            true => self.discard(id.clone()),
-            false => {}
+        if !limit.is_stored {
+            return;
+        }
+        if stays {
+            self.count = self.count.saturating_sub(1);
+        } else {
+            self.discard(id.clone());
         }
     }
 }

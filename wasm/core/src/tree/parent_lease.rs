@@ -237,10 +237,12 @@ impl ParentLease {
         };
         let has = borrowed.max(lent);
         let until = lease.map_or(self.lent_until, |lease| lease.expiry.max(self.lent_until));
-        let claim = match request.hearsay {
-            true => Claim::AtLeast,
-            false if has > borrowed => Claim::Several,
-            false => Claim::Lease,
+        let claim = if request.hearsay {
+            Claim::AtLeast
+        } else if has > borrowed {
+            Claim::Several
+        } else {
+            Claim::Lease
         };
         if lease.is_none() {
             self.tokens.end();
@@ -322,11 +324,11 @@ impl ParentLease {
 
     /// Makes the next request due, unless an answer is awaited: then that which comes after it.
     pub(super) fn handle_nudge(&mut self, now: Instant) {
-        match self.client.is_waiting() {
-            true => self.nudged = true,
-            // One that is idle has nothing to ask for, and one that fails waits.
-            false if self.idle || self.client.failures > 0 => {}
-            false => self.hurry_nudged(now),
+        // One that is idle has nothing to ask for, and one that fails waits.
+        if self.client.is_waiting() {
+            self.nudged = true;
+        } else if !self.idle && self.client.failures == 0 {
+            self.hurry_nudged(now);
         }
     }
 

@@ -127,11 +127,14 @@ impl RateLimiter {
         self.settle_bucket(now, policy);
         self.set_flow(now, policy);
         self.draws.cost = need.min(self.whole_burst());
-        match self.draws.take(now, need) {
-            true => DrawResult::Tokens(need),
-            false if self.can_draw(now) => self.draw_of_fleet(now, policy, need, credit),
-            false if self.is_cut_off() => self.draw_cut_off(now, policy, need, workers),
-            false => self.take(now, need, workers),
+        if self.draws.take(now, need) {
+            DrawResult::Tokens(need)
+        } else if self.can_draw(now) {
+            self.draw_of_fleet(now, policy, need, credit)
+        } else if self.is_cut_off() {
+            self.draw_cut_off(now, policy, need, workers)
+        } else {
+            self.take(now, need, workers)
         }
     }
 

@@ -199,13 +199,7 @@ impl QuotaAccount {
 
     /// Takes back `tokens` that were granted and are not spent.
     pub(super) fn give_back(&mut self, tokens: Tokens) {
-        let mut rest = tokens;
-        for part in self.record.parts.iter_mut().rev() {
-            let back = part.used.min(rest);
-            part.used = part.used.saturating_sub(back);
-            part.credited = part.credited.min(part.used);
-            rest = rest.saturating_sub(back);
-        }
+        take_back(self.record.parts.iter_mut().rev(), tokens);
     }
 
     /// Takes back `tokens` that were spent from `taken_at` on, as long as they count: those first that would not count for
@@ -215,13 +209,7 @@ impl QuotaAccount {
         if period.is_none_or(|period| period.counts_until(taken_at) <= now) {
             return;
         }
-        let mut rest = tokens;
-        for part in &mut self.record.parts {
-            let back = part.used.min(rest);
-            part.used = part.used.saturating_sub(back);
-            part.credited = part.credited.min(part.used);
-            rest = rest.saturating_sub(back);
-        }
+        take_back(self.record.parts.iter_mut(), tokens);
     }
 
     /// Makes a change at `now`, while clients hold `held`.
@@ -411,5 +399,18 @@ impl QuotaAccount {
     pub(super) fn not_stored(&mut self) {
         self.stored = None;
         self.is_rest_stored = false;
+    }
+}
+
+// === free functions ===
+
+/// Takes `tokens` back from what is used of `parts`, of the first ones first.
+fn take_back<'a>(parts: impl Iterator<Item = &'a mut UsedPart>, tokens: Tokens) {
+    let mut rest = tokens;
+    for part in parts {
+        let back = part.used.min(rest);
+        part.used = part.used.saturating_sub(back);
+        part.credited = part.credited.min(part.used);
+        rest = rest.saturating_sub(back);
     }
 }

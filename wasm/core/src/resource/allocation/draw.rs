@@ -190,7 +190,7 @@ impl Allocation {
         let mut limits = self.charged(now, pool);
         limits.note_spent(now, request.spent_for, room, request.returns);
         if !is_member {
-            limits.0[1] = None;
+            limits = limits.without_pool();
         }
         limits.refund(now, taken_at, request.refunds);
         self.report(now, pool);

@@ -45,6 +45,15 @@ impl Worker {
         charge
     }
 
+    /// Ends the pass of `charge`, the latest, which has cost nothing by the first rule.
+    fn end_free(&mut self, charge: &mut Charge) {
+        let end = StreamEnd {
+            costs: vec![(RuleId(0), Tokens::ZERO)],
+            ..StreamEnd::default()
+        };
+        self.engine.end_stream(self.streams, &end, Some(charge));
+    }
+
     fn first_pass(&mut self, keys: &[&str], cost: u64) -> Result<Charge, Decision> {
         self.pass_after(&Charge::default(), keys, cost)
     }
@@ -257,12 +266,7 @@ fn a_bucket_that_has_given_back_is_charged_again_and_the_others_are_not() {
     let config = rules([free, safe_rule("tenant", 10)]);
     let mut worker = Worker::new(&FakeProcess::new(), 1, &config);
     let mut charge = worker.first_pass(&["a", "acme"], 1).unwrap();
-    let end = StreamEnd {
-        costs: vec![(RuleId(0), Tokens::ZERO)],
-        ..StreamEnd::default()
-    };
-    let stream = worker.streams;
-    worker.engine.end_stream(stream, &end, Some(&mut charge));
+    worker.end_free(&mut charge);
     worker.pass_after(&charge, &["a", "acme"], 1).unwrap();
     worker.tick(TICK);
     let left = |worker: &mut Worker, keys: &[&str]| {
@@ -302,12 +306,7 @@ fn a_later_pass_brings_back_what_it_took_itself() {
     let mut charge = Charge::default();
     for _ in 0..2 {
         charge = worker.pass_after(&charge, &["a", "acme"], 1).unwrap();
-        let end = StreamEnd {
-            costs: vec![(RuleId(0), Tokens::ZERO)],
-            ..StreamEnd::default()
-        };
-        let stream = worker.streams;
-        worker.engine.end_stream(stream, &end, Some(&mut charge));
+        worker.end_free(&mut charge);
     }
     let mut left = 0;
     while worker.first_pass(&["a", "other"], 1).is_ok() {
